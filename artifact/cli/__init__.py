@@ -1,0 +1,1 @@
+"""The command line: parse, call the library, map errors to exit codes. No logic."""

@@ -1,0 +1,129 @@
+"""The ``artifact`` command: lazy subcommands, one place where errors become exit codes.
+
+A subcommand's module is imported when it is called, so that ``artifact --help`` and
+``artifact verify`` do not pay for the others.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from importlib import import_module
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from artifact import __version__
+from artifact.cli.output import current
+from artifact.errors import ArtifactError, EnvironmentUnmet, ExitCode, Interrupted
+
+# Pydantic looks through every installed distribution for plugins at import; we use none.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+#: name -> one line of help. ``artifact/cli/<name>.py`` has the function ``command``, or the
+#: Typer group ``app``.
+COMMANDS: dict[str, str] = {
+    "verify": "Check a tree, an archive or a results folder.",
+    "lock": "Pin the tree as it is now, after an intended change.",
+    "run": "Verify, check and time the backends; write results.",
+    "pack": "Write a deterministic .tar.gz or .zip of the tree.",
+    "unpack": "Unpack an archive safely and verify it.",
+    "report": "Write the tables, plots and page of a run again.",
+    "env": "Check, create and lock the Python environments.",
+}
+
+
+def load(name: str) -> Any:
+    """The Typer command or group of ``artifact/cli/<name>.py``."""
+    module = import_module(f"artifact.cli.{name}")
+    if hasattr(module, "app"):
+        return typer.main.get_command(module.app)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name)(module.command)
+    return typer.main.get_command(single)
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows the names of its commands before it imports any of them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        command = load(cmd_name)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"artifact {__version__}")
+        raise typer.Exit()
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=(
+        "Examples:  artifact verify    artifact run --workload cpu-demo    "
+        "artifact pack --format tar.gz    "
+        "Exit codes: 0 done, 1 verification failed, 2 usage, 3 environment or hardware unmet, "
+        "4 numerical gate failed, 5 measurement invalid, 6 fallback refused, 130 interrupted."
+    ),
+)
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Verify, run, pack and report a GPU kernel benchmark, reproducibly."""
+
+
+def _terminated(signum: int, frame: FrameType | None) -> None:
+    raise Interrupted(
+        "the command was terminated",
+        found=signal.Signals(signum).name,
+        next="run the same command again",
+    )
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        app()
+    except ArtifactError as error:
+        current().failure(error)
+        sys.exit(int(error.exit_code))
+    except KeyboardInterrupt:
+        error = Interrupted("the command was interrupted", found="SIGINT")
+        current().failure(error)
+        sys.exit(int(ExitCode.INTERRUPTED))
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            sys.exit(int(ExitCode.VERIFICATION))
+        unmet = EnvironmentUnmet(
+            "the system refused an operation",
+            where=str(error.filename) if error.filename else None,
+            found=error.strerror or str(error),
+            next="df -h; ls -ld the directory; then run the same command again",
+        )
+        current().failure(unmet)
+        sys.exit(int(unmet.exit_code))
+    sys.exit(0)

@@ -1,0 +1,103 @@
+"""How a command talks: text for people or one JSON document, errors in one layout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from artifact.errors import ArtifactError
+
+_RED, _GREEN, _YELLOW, _BOLD, _RESET = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
+
+
+class Output:
+    """Where a command's words go.
+
+    Text goes to standard output, notes and errors to standard error. With ``--json``
+    standard output carries exactly one JSON document, also when the command fails.
+    """
+
+    def __init__(
+        self, *, json: bool = False, quiet: bool = False, verbose: bool = False, color: bool = True
+    ) -> None:
+        self.json = json
+        self.quiet = quiet
+        self.verbose = verbose
+        self._color = color and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        _State.current = self
+
+    @property
+    def interactive(self) -> bool:
+        """Whether live progress may be drawn."""
+        return sys.stderr.isatty() and not self.quiet and not self.json
+
+    @property
+    def color(self) -> bool:
+        """Whether standard error takes colours."""
+        return self._color and sys.stderr.isatty()
+
+    def say(self, text: str = "") -> None:
+        """A line of the answer; silent under ``--quiet`` and ``--json``."""
+        if not self.json and not self.quiet:
+            _write(sys.stdout, text)
+
+    def always(self, text: str) -> None:
+        """A line that is the answer itself, kept under ``--quiet``."""
+        if not self.json:
+            _write(sys.stdout, text)
+
+    def detail(self, text: str) -> None:
+        """A line that only ``--verbose`` shows."""
+        if self.verbose:
+            self.say(text)
+
+    def note(self, text: str) -> None:
+        """A line about progress, on standard error."""
+        if not self.quiet and not self.json:
+            _write(sys.stderr, text)
+
+    def document(self, make: Callable[[], Any]) -> None:
+        """The JSON document of this command, made only if it is asked for."""
+        if self.json:
+            _write(sys.stdout, json.dumps(make(), ensure_ascii=False, allow_nan=False, indent=1))
+
+    def failure(self, error: ArtifactError) -> None:
+        """An error, as text on standard error or as the JSON document."""
+        if self.json:
+            _write(sys.stdout, json.dumps(error.as_json(), ensure_ascii=False, indent=1))
+            return
+        head, newline, rest = error.render().partition("\n")
+        if self.color:
+            head = f"{_RED}{_BOLD}error:{_RESET}{head.removeprefix('error:')}"
+        _write(sys.stderr, head + newline + rest)
+
+    def good(self, text: str) -> str:
+        """``text`` in green, where standard output takes colours."""
+        return f"{_GREEN}{text}{_RESET}" if self._color and sys.stdout.isatty() else text
+
+    def bad(self, text: str) -> str:
+        """``text`` in red, where standard output takes colours."""
+        return f"{_RED}{text}{_RESET}" if self._color and sys.stdout.isatty() else text
+
+    def mark(self, text: str) -> str:
+        """``text`` in yellow, where standard output takes colours."""
+        return f"{_YELLOW}{text}{_RESET}" if self._color and sys.stdout.isatty() else text
+
+
+class _State:
+    current: Output | None = None
+
+
+def current() -> Output:
+    """The output of the running command, or a plain one before any has started."""
+    return _State.current or Output()
+
+
+def _write(stream: Any, text: str) -> None:
+    # File names may hold bytes that the terminal's encoding lacks; a message must not fail.
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    stream.flush()

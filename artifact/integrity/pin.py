@@ -1,0 +1,62 @@
+"""Plain records of the hot path.
+
+``artifact verify`` has to start at once, so what it works on are slotted dataclasses and
+not Pydantic models, whose import alone takes longer than hashing a source tree. The
+documents were validated before (see :mod:`artifact.integrity.documents`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """Both digests of some bytes, and how many bytes they were."""
+
+    size: int
+    blake3: str
+    sha256: str | None
+    """None where only BLAKE3 was asked for (``verify --fast``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One pinned file: what :class:`artifact.model.lock.FilePin` holds."""
+
+    path: str
+    size: int
+    executable: bool
+    blake3: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One link of the kernel chain: what :class:`artifact.model.lock.ChainPin` holds."""
+
+    kernel: str
+    source: str
+    source_blake3: str
+    generated: str
+    generated_blake3: str
+    compiler: str
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as pinned. All of them are collected in one pass.
+
+    ``kind`` is one of: missing, extra, changed, mode, case, normalisation, symlink, name,
+    special, duplicate, chain, checksum, content-id, results, container.
+    """
+
+    kind: str
+    path: str
+    message: str
+    """What is wrong, in a few words."""
+    expected: str | None = None
+    found: str | None = None
+    reason: str | None = None
+    """Why the bytes differ, where that can be told (CRLF, truncated at N, ...)."""

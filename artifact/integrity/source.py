@@ -1,0 +1,64 @@
+"""What a verification reads from: a tree or an archive behind one interface.
+
+``integrity/tree.py`` has the tree; ``archive/source.py`` the two archive formats, without
+extracting them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from artifact.integrity.pin import Digests, Finding
+
+Kind = Literal["file", "symlink", "special"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a source. Directories are not entries: they hold nothing to check."""
+
+    path: str
+    """Below the artifact's root, as the source spells it."""
+    kind: Kind
+    size: int
+    executable: bool
+    target: str | None = None
+    """Where a symlink points."""
+
+
+class Source(ABC):
+    """A tree or an archive."""
+
+    label: str
+    """How messages name it."""
+
+    @abstractmethod
+    def entries(self) -> Sequence[Entry]:
+        """Every file, symlink and special file, sorted by the bytes of its path."""
+
+    @abstractmethod
+    def problems(self) -> Sequence[Finding]:
+        """Findings about the container itself; a tree has none."""
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """The bytes of one small file (documents).
+
+        Raises:
+            VerificationError: where it is not there or larger than a document may be.
+        """
+
+    @abstractmethod
+    def digests(self, paths: Sequence[str], *, fast: bool = False) -> Iterator[tuple[str, Digests]]:
+        """Both digests of each of ``paths``, each file read once; BLAKE3 alone if ``fast``.
+
+        The pairs come in any order. A file that cannot be read raises
+        :class:`artifact.errors.EnvironmentUnmet`.
+        """
+
+    @abstractmethod
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """The bytes of one file in order, for explaining a mismatch."""

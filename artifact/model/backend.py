@@ -1,0 +1,101 @@
+"""What is measured against what: backends, what each must show of itself, and kernels."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from artifact.model.base import Hex64, Model, Name, RelPath, Text
+
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class Witness(Model):
+    """What the kernel that really ran must show; a field that is null is recorded only.
+
+    A worker answers ``witness`` with the facts it read from the loaded kernel. A fact that
+    differs from what stands here is a refused fallback (exit code 6).
+    """
+
+    implementation: Text | None = None
+    """The implementation that a worker names, such as ``numpy``."""
+    symbol: Text | None = None
+    """A regular expression that the whole kernel symbol must match."""
+    threads: PositiveInt | None = None
+    """Threads in a block."""
+    cluster: PositiveInt | None = None
+    """Blocks in a cluster."""
+    registers_max: PositiveInt | None = None
+    spills: NonNegativeInt | None = None
+    """Bytes spilled to local memory."""
+    dynamic_shared_bytes: NonNegativeInt | None = None
+    cubin_blake3: Hex64 | None = None
+    distribution: Text | None = None
+    """``name==version`` of the distribution that provides the library."""
+    module_sha256: Hex64 | None = None
+    """Digest of the library's module file."""
+
+
+class Backend(Model):
+    """One implementation, run as a worker process of its own."""
+
+    name: Name
+    title: Text
+    """What tables print."""
+    kind: Literal["python", "native"]
+    device: Literal["cpu", "gpu"]
+    worker: RelPath
+    """A Python file that speaks the worker protocol, or the native executable's source."""
+    args: tuple[str, ...] = ()
+    environment: Name | None = None
+    """Which locked environment its interpreter comes from; null: the runner's own."""
+    workloads: Annotated[tuple[Name, ...], Field(min_length=1)]
+    anchor: bool = False
+    """Whether ratios are taken to this backend. At most one a workload."""
+    kernel: Name | None = None
+    """The kernel that a native backend is built from."""
+    env: dict[EnvName, str] = {}
+    """Environment variables of the worker, beside the runner's allow-list."""
+    witness: Witness = Witness()
+
+
+class Kernel(Model):
+    """A source file and the file that a compiler made of it."""
+
+    name: Name
+    source: RelPath
+    generated: RelPath
+
+
+class Environment(Model):
+    """A locked Python environment that backends run in."""
+
+    name: Name
+    title: Text
+    python: Annotated[str, Field(pattern=r"^3\.\d+$")]
+    option: Annotated[str, Field(pattern=r"^--[a-z-]+$")] = "--python"
+    """The option of ``artifact run`` that names its interpreter."""
+    requirements: RelPath
+    """name==version with sha256, for the wheels."""
+    conda_lock: RelPath | None = None
+    specification: RelPath | None = None
+    """The environment.yml that the locks were made from."""
+    departures: tuple[Text, ...] = ()
+    """Where it departs from the published environment, a sentence each."""
+
+
+class Dependency(Model):
+    """Something outside the archive that the artifact builds on, for the provenance."""
+
+    name: Text
+    version: Text | None = None
+    revision: Text | None = None
+    """The commit, where there is one."""
+    sha256: Hex64 | None = None
+    uri: Text | None = None
+    """A package URL (purl) such as ``pkg:pypi/torch@2.11.0``; no registry's host."""
+    role: Text
+    """What it is used for."""
+    licence: Text | None = None
+    """An SPDX expression."""

@@ -1,0 +1,76 @@
+"""The lock: what every byte of an artifact was when it was pinned (manifests/lock.json).
+
+The content id is not in the lock: it covers the lock itself, so that a lock which was
+edited together with a file still gives another id.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, model_validator
+
+from artifact.model.base import Hex64, Model, Name, RelPath, Text
+
+
+class FilePin(Model):
+    """One pinned file."""
+
+    path: RelPath
+    size: NonNegativeInt
+    executable: bool
+    blake3: Hex64
+    sha256: Hex64
+
+
+class ChainPin(Model):
+    """One link of the chain: which source and compiler a generated file was made of."""
+
+    kernel: Name
+    source: RelPath
+    source_blake3: Hex64
+    generated: RelPath
+    generated_blake3: Hex64
+    compiler: Text
+    """The compiler's name and version, such as ``choreo-py 0.1.0``."""
+    flags: tuple[str, ...]
+
+
+class DeflatePin(Model):
+    """The compressor whose bytes are canonical."""
+
+    implementation: Literal["zlib", "zlib-ng"]
+    package_version: Text | None
+    runtime_version: Text
+    """What the loaded library says of itself."""
+    level: Annotated[int, Field(ge=1, le=9)]
+    block_bytes: Annotated[int, Field(ge=65536, le=1 << 26)]
+
+
+class Lock(Model):
+    """manifests/lock.json as a whole."""
+
+    lock_version: Literal[1]
+    artifact: Name
+    version: Text
+    deflate: DeflatePin
+    chain: tuple[ChainPin, ...]
+    files: tuple[FilePin, ...]
+    """Every pinned file but the lock itself, by the bytes of its path."""
+
+    @model_validator(mode="after")
+    def _sorted_once(self) -> Lock:
+        previous = b""
+        for i, pin in enumerate(self.files):
+            path = pin.path.encode("utf-8")
+            if i and path <= previous:
+                raise ValueError(
+                    f"files[{i}].path: {pin.path!r} does not stand after "
+                    f"{previous.decode('utf-8')!r}: paths are sorted by their bytes, each once"
+                )
+            previous = path
+        return self
+
+    def pins(self) -> dict[str, FilePin]:
+        """The pins by path."""
+        return {pin.path: pin for pin in self.files}

@@ -1,0 +1,326 @@
+"""What a run writes: results.json, complete or not.
+
+Every sample is kept. ``complete`` is false from the first byte until the last check has
+passed; it becomes true in the very last write of a run.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import model_validator
+
+from artifact.model.base import Hex64, Model, Name, RelPath, Text, UtcTime
+from artifact.model.lock import FilePin
+from artifact.model.protocol import Protocol
+from artifact.model.workload import Workload
+
+Scalar = str | int | float | bool | None
+"""A fact as a worker or a driver reports it."""
+
+Phase = Literal["verify", "prepare", "gates", "timing", "report", "done"]
+"""The phases of a run, in their order."""
+
+Mark = Literal["UNLOCKED", "MODIFIED", "NOT COMPARABLE", "CUSTOM PROTOCOL"]
+"""What every table of a run must say about it."""
+
+Verdict = Literal["ANCHOR", "FASTER", "SLOWER", "TIE", "UNRESOLVED", "NO ANCHOR"]
+"""How a backend stands to the anchor."""
+
+
+class ErrorRecord(Model):
+    """Why a run ended early."""
+
+    error: Text
+    """The class of the error, such as ``GateFailed``."""
+    exit_code: NonNegativeInt
+    what: Text
+    phase: Phase
+    backend: Name | None = None
+    shape: Text | None = None
+    where: str | None = None
+    expected: str | None = None
+    found: str | None = None
+    cause: str | None = None
+    next: str | None = None
+    log: RelPath | None = None
+    """The raw log, below the run folder."""
+
+
+class State(Model):
+    """How far a run came."""
+
+    phase: Phase
+    error: ErrorRecord | None = None
+
+
+class ArtifactRef(Model):
+    """What was run."""
+
+    name: Name
+    version: Text
+    content_id: Hex64 | None
+    lock_blake3: Hex64 | None
+    """The digest of the lock.json that the run folder keeps a copy of."""
+    modified: tuple[RelPath, ...] = ()
+    """Kernels whose change ``--regenerate`` accepted."""
+
+
+class ToolRef(Model):
+    """What ran it."""
+
+    name: Text
+    version: Text
+    python: Text
+    command: tuple[str, ...]
+    """The arguments, with paths below the root made relative."""
+
+
+class Machine(Model):
+    """The host, without its name."""
+
+    system: Text
+    release: Text
+    architecture: Text
+    cpu: Text
+    cores: PositiveInt
+    memory_bytes: PositiveInt | None
+
+
+class Device(Model):
+    """Where the backends ran."""
+
+    kind: Literal["cpu", "gpu"]
+    name: Text
+    target: Name | None = None
+    """The row of the manifest's target table."""
+    facts: dict[str, Scalar] = {}
+    """What NVML (or the operating system) says: driver, clocks, power limit, ECC, MIG."""
+
+
+class Interpreter(Model):
+    """One Python that workers ran in."""
+
+    environment: Name
+    """The name of the locked environment, or ``runner`` for the tool's own."""
+    python: Text
+    implementation: Text
+    locked: bool
+    differences: tuple[str, ...] = ()
+    """How it differs from its lock, an item each."""
+
+
+class BackendRun(Model):
+    """One backend as it ran."""
+
+    name: Name
+    title: Text
+    anchor: bool
+    environment: Name
+    worker: RelPath
+    worker_blake3: Hex64 | None
+    env: dict[str, str] = {}
+    """The environment variables that the manifest or ``--worker-env`` added."""
+    versions: dict[str, str] = {}
+    log: RelPath | None = None
+
+
+class Band(Model):
+    """Errors of one band of rows: row RMS over the last dimension, against the FP32 oracle."""
+
+    first: NonNegativeInt
+    last: NonNegativeInt
+    """Indices of the band axis, both inclusive."""
+    rows: PositiveInt
+    e_max: float | None
+    e_rms: float | None
+    e0_max: float | None
+    """The same for the plain low-precision implementation."""
+    e0_rms: float | None
+
+
+class Figures(Model):
+    """What a worker measured of one output. Null stands for a value that is not finite."""
+
+    elements: NonNegativeInt
+    rows: NonNegativeInt
+    nonfinite: NonNegativeInt
+    """Elements of the output that are NaN or infinite."""
+    outside_tolerance: NonNegativeInt
+    """Elements that do not satisfy the published tolerance (NaN never does)."""
+    max_abs: float | None
+    max_abs0: float | None
+    bands: Annotated[tuple[Band, ...], Field(min_length=1)]
+
+
+class GateVerdict(Model):
+    """What a gate said, and every reason if it said no."""
+
+    passed: bool
+    reasons: tuple[str, ...] = ()
+
+
+class ControlRecord(Model):
+    """One known-wrong output and whether the gates rejected it."""
+
+    name: Name
+    position: Literal["first", "middle", "last"] | None
+    rejected: bool
+    by_published: bool
+    """Whether the published gate would have rejected it too; recorded, not required."""
+    figures: Figures
+
+
+class CheckRecord(Model):
+    """The gates of one backend and shape."""
+
+    backend: Name
+    shape: Text
+    inputs: dict[str, Hex64]
+    """SHA-256 of the bytes of each input tensor."""
+    published: GateVerdict
+    strict: GateVerdict | None
+    """Null where the run did not have the gate (a published run)."""
+    figures: Figures | None
+    controls: tuple[ControlRecord, ...]
+    checked_elements: NonNegativeInt | None = None
+    max_abs_error: NonNegativeFloat | None = None
+
+
+class WitnessRecord(Model):
+    """Facts about the kernel that ran, and what the manifest expects of them."""
+
+    backend: Name
+    shape: Text
+    facts: dict[str, Scalar]
+    expected: dict[str, Scalar]
+
+
+class Sample(Model):
+    """One timed window: the mean of ``repeat`` launches."""
+
+    backend: Name
+    shape: Text
+    position: NonNegativeInt
+    """Place in the suite: the block in paper order, the window in interleaved order."""
+    round: NonNegativeInt
+    ms: PositiveFloat
+    started: UtcTime | None = None
+    seconds: NonNegativeFloat | None = None
+    """Wall time of the whole window, warm-up included."""
+    valid: bool = True
+    reasons: tuple[str, ...] = ()
+    """Why it is not valid."""
+    device: dict[str, Scalar] = {}
+    """Temperature, clocks, power and clock-event reasons over the window."""
+
+
+class SummaryRow(Model):
+    """The samples of one backend and shape, put together."""
+
+    backend: Name
+    shape: Text
+    samples: NonNegativeInt
+    median_ms: PositiveFloat
+    min_ms: PositiveFloat
+    max_ms: PositiveFloat
+    rate: PositiveFloat
+    """The manifest's metric at the median."""
+    rate_min: PositiveFloat
+    rate_max: PositiveFloat
+
+
+class Comparison(Model):
+    """One backend and shape against the anchor of the same run. A ratio above 1 is faster."""
+
+    backend: Name
+    shape: Text
+    anchor: Name | None
+    verdict: Verdict
+    ratio: PositiveFloat | None = None
+    """Median time of the anchor over the median time of the backend."""
+    low: PositiveFloat | None = None
+    high: PositiveFloat | None = None
+    """The interval at the manifest's confidence; null where the samples are too few."""
+    method: str | None = None
+    drift: float | None = None
+    """Relative change of the anchor over the run."""
+    detectable: NonNegativeFloat | None = None
+    """Smallest relative difference that these samples would show (80 % power)."""
+    reason: str = ""
+
+
+class PhaseTime(Model):
+    """Where the wall time went."""
+
+    phase: Phase
+    activity: Text
+    backend: Name | None = None
+    seconds: NonNegativeFloat
+
+
+class Metric(Model):
+    """The rate of this run's tables, copied so that a run folder explains itself."""
+
+    name: Text
+    work: Text
+    per_second: PositiveFloat
+    explanation: str = ""
+
+
+class Headings(Model):
+    """Title and captions of this run's tables."""
+
+    title: Text
+    caption: str = ""
+    axis: Text
+
+
+class RunResults(Model):
+    """results.json as a whole."""
+
+    results_version: Literal[1]
+    run_id: Text
+    """The name of the run folder."""
+    origin: Literal["measured", "published"]
+    complete: bool
+    state: State
+    marks: tuple[Mark, ...] = ()
+    started: UtcTime
+    finished: UtcTime | None = None
+    artifact: ArtifactRef
+    tool: ToolRef
+    machine: Machine | None
+    device: Device
+    workload: Workload
+    protocol: Protocol
+    protocol_digest: Hex64
+    metric: Metric
+    headings: Headings
+    order: tuple[Name, ...] = ()
+    """Backends in the order in which they were measured (paper order: with both anchors)."""
+    interpreters: tuple[Interpreter, ...] = ()
+    backends: tuple[BackendRun, ...] = ()
+    checks: tuple[CheckRecord, ...] = ()
+    witnesses: tuple[WitnessRecord, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    summary: tuple[SummaryRow, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    times: tuple[PhaseTime, ...] = ()
+    files: tuple[FilePin, ...] = ()
+    """Every other file of the run folder, pinned by the last write."""
+    absent: dict[str, str] = {}
+    """Dotted places that are null or empty, and why."""
+
+    @model_validator(mode="after")
+    def _state_agrees(self) -> RunResults:
+        if self.complete and (self.state.phase != "done" or self.state.error is not None):
+            raise ValueError("complete: true stands beside a state that is not done")
+        if self.complete and self.finished is None:
+            raise ValueError("finished: null in a complete run")
+        if self.state.phase == "done" and not self.complete:
+            raise ValueError("state.phase: 'done' in a run that is not complete")
+        if self.protocol.digest() != self.protocol_digest:
+            raise ValueError("protocol_digest: is not the digest of protocol")
+        return self
