@@ -148,6 +148,8 @@ class ReportRules(Model):
     caption: str = ""
     axis: Text
     """What the columns are, such as ``Sequence length``."""
+    suffix: Name
+    """The end of every run folder's name, such as ``bf16``: ``<UTC>-<device>-<suffix>``."""
 
 
 class Manifest(Model):
