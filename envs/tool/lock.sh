@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Resolve the two environments of the tool again: envs/tool (what run.sh installs) and envs/dev (what
+# test.sh installs). One lock serves Python 3.10 and newer; it names no host.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+resolve() {
+  uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-annotate \
+    --no-emit-index-url --no-emit-find-links "$@"
+}
+resolve pyproject.toml envs/tool/requirements.in --output-file envs/tool/requirements.lock
+resolve pyproject.toml envs/tool/requirements.in --extra env --extra test \
+  --constraint envs/tool/requirements.lock --output-file envs/dev/requirements.lock
