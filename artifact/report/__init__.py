@@ -1,1 +1,1 @@
-"""TODO"""
+"""From results to pages: one file a format. They decide nothing and compute no statistics."""
