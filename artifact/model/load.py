@@ -11,15 +11,17 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from artifact.errors import EnvironmentUnmet, VerificationError
-from artifact.model.base import Model
 from artifact.model.canonical import pretty_json
 
-M = TypeVar("M", bound=Model)
+if TYPE_CHECKING:  # `artifact verify` parses documents without importing Pydantic
+    from pydantic import ValidationError
+
+    from artifact.model.base import Model
+
+M = TypeVar("M", bound="Model")
 
 #: No document of ours is larger; a larger one is not read into memory.
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
@@ -197,6 +199,8 @@ def parse_model(model: type[M], value: Any, where: str) -> M:
         VerificationError: with the dotted place of every problem.
     """
     import datetime
+
+    from pydantic import ValidationError
 
     def plain(item: Any) -> Any:
         if isinstance(item, datetime.datetime):
