@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
 from artifact.model.base import Hex64, Model, Name, RelPath, Text
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+def _checked_pattern(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {pattern!r}: {error}") from error
+    return pattern
+
+
+Pattern = Annotated[Text, AfterValidator(_checked_pattern)]
+"""A regular expression in Python's syntax."""
 
 
 class Witness(Model):
@@ -20,7 +33,7 @@ class Witness(Model):
 
     implementation: Text | None = None
     """The implementation that a worker names, such as ``numpy``."""
-    symbol: Text | None = None
+    symbol: Pattern | None = None
     """A regular expression that the whole kernel symbol must match."""
     threads: PositiveInt | None = None
     """Threads in a block."""

@@ -129,7 +129,8 @@ class StatisticsRules(Model):
     tie: Annotated[float, Field(ge=0, lt=1)]
     """Relative difference below which two backends are called tied."""
     max_drift: Annotated[float, Field(ge=0, lt=1)]
-    """Relative change of the anchor over a run beyond which nothing is decided."""
+    """Relative change of the anchor over a run beyond which nothing is decided. It binds in
+    paper order; in interleaved order each round is compared with the anchor of its own."""
 
 
 class ClaimRules(Model):

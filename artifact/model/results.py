@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from artifact.model.base import Hex64, Model, Name, RelPath, Text, UtcTime
 from artifact.model.lock import FilePin
+from artifact.model.manifest import GateRules, StatisticsRules
 from artifact.model.protocol import Protocol
 from artifact.model.workload import Workload
 
@@ -239,7 +240,8 @@ class Comparison(Model):
     anchor: Name | None
     verdict: Verdict
     ratio: PositiveFloat | None = None
-    """Median time of the anchor over the median time of the backend."""
+    """Paper order: median time of the anchor over the median time of the backend.
+    Interleaved: median over the rounds of the anchor's time over the backend's."""
     low: PositiveFloat | None = None
     high: PositiveFloat | None = None
     """The interval at the manifest's confidence; null where the samples are too few."""
@@ -297,6 +299,11 @@ class RunResults(Model):
     protocol: Protocol
     protocol_digest: Hex64
     metric: Metric
+    gates: GateRules | None = None
+    """The thresholds that the checks were judged by, copied so that a run folder can be
+    judged again by itself; null where a published run had none."""
+    statistics: StatisticsRules | None = None
+    """The rules of the verdicts, copied for the same reason."""
     headings: Headings
     order: tuple[Name, ...] = ()
     """Backends in the order in which they were measured (paper order: with both anchors)."""
