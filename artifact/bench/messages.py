@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, TypeAdapter
+from pydantic import Field, NonNegativeFloat, TypeAdapter
 
 from artifact.model.base import Hex64, Model, Name, Text
-from artifact.model.results import Figures, Scalar
+from artifact.model.results import Figures, Milliseconds, Scalar
 
 PROTOCOL = 1
 
@@ -62,10 +62,11 @@ class ControlFigures(Model):
 
 
 class Checked(Model):
-    """Answer to ``{"op": "check", "gates": {atol, rtol, band_axis, band_rows}, "controls": [...]}``.
+    """Answer to ``{"op": "check", "gates": {...}, "controls": [...]}``.
 
-    The worker runs its implementation once into a poisoned output and measures *every*
-    element against its FP32 oracle; it judges nothing. Each control is
+    ``gates`` holds ``atol``, ``rtol``, ``band_axis`` and ``band_rows``. The worker runs its
+    implementation once into a poisoned output and measures *every* element against its FP32
+    oracle; it judges nothing. Each control is
     ``{"name": ..., "position": ... or null}`` and is measured like an output.
     """
 
@@ -91,7 +92,7 @@ class Timed(Model):
     op: Literal["time"]
     id: int
     backend: Name
-    ms: PositiveFloat
+    ms: Milliseconds
     """Mean milliseconds of one launch over the timed window."""
     clock: Literal["cuda-events", "host-monotonic"]
     warmup: int

@@ -20,6 +20,10 @@ from artifact.model.workload import Workload
 Scalar = str | int | float | bool | None
 """A fact as a worker or a driver reports it."""
 
+Milliseconds = Annotated[float, Field(ge=1e-9, le=1e12)]
+"""A time of one launch. The bounds lie far outside of what any clock could show, and keep
+every ratio and rate of two times a finite number."""
+
 Phase = Literal["verify", "prepare", "gates", "timing", "report", "done"]
 """The phases of a run, in their order."""
 
@@ -206,7 +210,7 @@ class Sample(Model):
     position: NonNegativeInt
     """Place in the suite: the block in paper order, the window in interleaved order."""
     round: NonNegativeInt
-    ms: PositiveFloat
+    ms: Milliseconds
     started: UtcTime | None = None
     seconds: NonNegativeFloat | None = None
     """Wall time of the whole window, warm-up included."""
