@@ -9,6 +9,6 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 . "$root/envs/ensure-venv.sh"
 venv=${ARTIFACT_VENV:-$root/.venv}
-ensure_venv "$venv" "$root/envs/tool/requirements.lock"
+ensure_venv "$venv" "$root/envs/tool/requirements.lock" --only-binary :all:
 unset PYTHONPATH PYTHONHOME PYTHONSTARTUP
 exec "$venv/bin/artifact" run --root "$root" "$@"

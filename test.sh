@@ -27,7 +27,8 @@ if [ ${#need[@]} -gt 0 ]; then
 fi
 
 venv=${ARTIFACT_TEST_VENV:-$root/build/test-venv}
-ensure_venv "$venv" "$root/envs/dev/requirements.lock"
+# The one source distribution is pinned like every wheel; it is built here.
+ensure_venv "$venv" "$root/envs/dev/requirements.lock" --only-binary :all: --no-binary reuse
 unset PYTHONPATH PYTHONHOME PYTHONSTARTUP
 export PATH="$venv/bin:$PATH"
 

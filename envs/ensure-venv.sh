@@ -1,6 +1,6 @@
 # Sourced by run.sh and test.sh: one function that makes a virtual environment from a hashed lock.
 #
-# ensure_venv DIR LOCK: DIR holds exactly what LOCK pins and this tree, installed in place. It is made
+# ensure_venv DIR LOCK [PIP OPTION...]: DIR holds exactly what LOCK pins and this tree, installed in place. It is made
 # anew when the lock, the Python or the place of the tree changed, or when making it was interrupted
 # (the stamp is written last). Two callers at once wait for each other. Exits with 3 if it cannot be made.
 
@@ -30,6 +30,7 @@ find_python() {
 
 ensure_venv() {
   local venv=$1 lock=$2 python want log
+  shift 2
   [ -f "$lock" ] || die 'the lock of the environment is missing' "where:    $lock" 'next:     unpack or check out the artifact again'
   python=$(find_python) || exit $?
   want="$(sha256sum < "$lock" | cut -d' ' -f1) $(sha256sum < "$root/pyproject.toml" | cut -d' ' -f1) $("$python" -I -c 'import sys; print(sys.version.split()[0])') $root"
@@ -52,7 +53,7 @@ ensure_venv() {
   fi
   # flock's descriptor is closed for the children: a server that pip might leave must not hold it.
   if ! "$venv/bin/python" -I -m pip install --quiet --disable-pip-version-check --no-input \
-      --require-hashes --only-binary :all: -r "$lock" > "$log" 2>&1 9>&-; then
+      --require-hashes "$@" -r "$lock" > "$log" 2>&1 9>&-; then
     tail -n 15 "$log" >&2
     die 'the locked packages could not be installed' "where:    $lock" "log:      $log" \
       'cause:    no package index is reachable, or a package is not what the lock pins' \
