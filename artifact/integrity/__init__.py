@@ -1,1 +1,4 @@
-"""TODO"""
+"""Bytes against pins: digests, the content id, the inventory, and why something differs.
+
+This package imports nothing at start: take what is needed from its modules.
+"""

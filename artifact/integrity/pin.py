@@ -48,8 +48,8 @@ class Link:
 class Finding:
     """One thing that is not as pinned. All of them are collected in one pass.
 
-    ``kind`` is one of: missing, extra, changed, mode, case, normalisation, symlink, name,
-    special, duplicate, chain, checksum, content-id, results, container.
+    ``kind`` is one of: missing, extra, renamed, changed, mode, case, normalisation, symlink,
+    name, special, duplicate, chain, checksum, content-id, results, container.
     """
 
     kind: str

@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from artifact.integrity.pin import Digests, Finding
+from artifact.integrity.rules import Rules
 
-Kind = Literal["file", "symlink", "special"]
+Kind = Literal["file", "symlink", "special", "directory"]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name in a source. Directories are not entries: they hold nothing to check."""
+    """One name in a source.
+
+    A directory holds nothing to check and is no entry, but for one of a tree that the
+    inventory rules set outside: it stands for all that is in it.
+    """
 
     path: str
     """Below the artifact's root, as the source spells it."""
@@ -34,6 +39,13 @@ class Source(ABC):
 
     label: str
     """How messages name it."""
+
+    closed: bool = True
+    """Whether all that it holds must be pinned. A tree is not closed: the inventory rules
+    set things outside; an archive is."""
+
+    def prune(self, rules: Rules) -> None:  # noqa: B027 - an archive has nothing to leave out
+        """Learn which directories :meth:`entries` need not look into."""
 
     @abstractmethod
     def entries(self) -> Sequence[Entry]:

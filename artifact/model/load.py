@@ -6,6 +6,7 @@ A document is read strictly. The error of a bad one names the file, the dotted p
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import sys
@@ -138,12 +139,25 @@ def parse_toml(data: bytes, where: str) -> Any:
         import tomli as tomllib
     text = decode(data, where)
     try:
-        return tomllib.loads(text)
+        return _json_value(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         message = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise VerificationError(
             "a document is not TOML", where=where, expected="TOML 1.0", found=message
         ) from error
+
+
+def _json_value(value: Any) -> Any:
+    """A TOML value as a JSON value: moments become ISO text, in UTC where they have a zone."""
+    if isinstance(value, dict):
+        return {key: _json_value(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json_value(item) for item in value]
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.timezone.utc).isoformat().replace("+00:00", "Z")
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return value
 
 
 def dotted(location: Sequence[str | int]) -> str:
@@ -198,24 +212,17 @@ def parse_model(model: type[M], value: Any, where: str) -> M:
     Raises:
         VerificationError: with the dotted place of every problem.
     """
-    import datetime
-
     from pydantic import ValidationError
-
-    def plain(item: Any) -> Any:
-        if isinstance(item, datetime.datetime):
-            if item.tzinfo is None:
-                return item.isoformat()
-            return item.astimezone(datetime.timezone.utc).isoformat().replace("+00:00", "Z")
-        return str(item)
 
     try:
         # Through JSON on purpose: strict JSON validation takes arrays for tuples.
-        return model.model_validate_json(json.dumps(value, default=plain, allow_nan=False))
+        return model.model_validate_json(json.dumps(value, allow_nan=False))
     except ValidationError as error:
         raise model_error(error, where) from error
     except ValueError as error:
-        raise VerificationError("a document holds no JSON value", where=where, found=str(error)) from error
+        raise VerificationError(
+            "a document holds no JSON value", where=where, found=str(error)
+        ) from error
 
 
 def model_error(error: ValidationError, where: str) -> VerificationError:
@@ -246,7 +253,9 @@ def load_toml(model: type[M], data: bytes, where: str) -> M:
     return parse_model(model, parse_toml(data, where), where)
 
 
-def load_json(document: str, model: type[M], data: bytes, where: str, *, trusted: bool = False) -> M:
+def load_json(
+    document: str, model: type[M], data: bytes, where: str, *, trusted: bool = False
+) -> M:
     """A JSON document as its model, checked against its schema unless ``trusted``.
 
     ``trusted`` is for bytes whose digest has passed the schema before: jsonschema takes

@@ -1,0 +1,246 @@
+"""Verify a source against its lock: a two-way inventory, every finding in one pass."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from artifact.errors import VerificationError
+from artifact.integrity.chain import STAMP_BYTES, chain_findings
+from artifact.integrity.contentid import content_id
+from artifact.integrity.documents import Documents, read_documents
+from artifact.integrity.explain import explain, first_bytes
+from artifact.integrity.inventory import Inventory, take_inventory
+from artifact.integrity.pin import Digests, Finding, Pin
+from artifact.integrity.source import Source
+from artifact.model.root import LOCK, MANIFEST
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a verification found."""
+
+    label: str
+    artifact: str
+    version: str
+    content_id: str | None
+    """Over every pinned path as it was found, and manifests/lock.json. Where a file differs
+    it is the id of what is there, not of what was pinned. None where a pinned path has no
+    regular file, for then there is no such content. Extra files do not enter it."""
+    findings: tuple[Finding, ...]
+    """Empty exactly if the source is as pinned."""
+    files: int
+    """Pinned files that were read, the lock included."""
+    bytes: int
+    """Their size together."""
+    pinned: int
+    """Files that the lock pins, and the lock itself."""
+    outside: tuple[str, ...]
+    """What stands outside by the inventory rules; a directory (ends in ``/``) stands for
+    all that is in it."""
+    unlisted_results: tuple[str, ...]
+    """Run folders that are not part of the artifact, each ending in ``/``."""
+    lock_blake3: str
+    fast: bool
+    """Whether SHA-256 was left out."""
+    trusted: bool
+    """Whether manifest and lock were validated before, so that no validator was loaded."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall time by step: documents, walk, hashing, comparison."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is as pinned."""
+        return not self.findings
+
+    def require(self) -> None:
+        """Do nothing where everything is as pinned.
+
+        Raises:
+            VerificationError: naming every finding otherwise.
+        """
+        if self.findings:
+            first = self.findings[0]
+            raise VerificationError(
+                "the contents are not what the lock pins",
+                where=f"{self.label}: {first.path}",
+                expected=first.expected,
+                found=first.found or first.message,
+                cause=first.reason,
+                next="artifact verify",
+                details=tuple(describe(finding) for finding in self.findings),
+            )
+
+
+def describe(finding: Finding) -> str:
+    """A finding in one line."""
+    text = f"{finding.kind}: {finding.path}: {finding.message}"
+    return f"{text} ({finding.reason})" if finding.reason else text
+
+
+def verify(source: Source, *, fast: bool = False, expect_content_id: str | None = None) -> Report:
+    """Check everything in ``source`` against its own lock, both ways.
+
+    Args:
+        source: A tree or an archive.
+        fast: Check size and BLAKE3 alone.
+        expect_content_id: 64 hex digits that the content id must be. Only this ties the lock
+            itself to anything: a lock that was edited together with a file is consistent.
+
+    Raises:
+        VerificationError: where manifest or lock is missing or not valid, so that nothing
+            can be compared.
+        EnvironmentUnmet: where something cannot be read.
+    """
+    clock = _Clock()
+    documents = read_documents(source)
+    clock.lap("documents")
+    source.prune(documents.rules)
+    inventory = take_inventory(source, documents)
+    clock.lap("walk")
+    digests = dict(source.digests(inventory.to_hash, fast=fast))
+    clock.lap("hashing")
+    findings = [*source.problems(), *documents.disagreements]
+    findings += inventory.findings(digests)
+    findings += _content_findings(source, documents, inventory, digests)
+    findings += _chain(source, documents, inventory, digests)
+    report = Report(
+        label=source.label,
+        artifact=documents.artifact,
+        version=documents.version,
+        content_id=_content_id(documents, inventory, digests),
+        findings=tuple(findings),
+        files=len(inventory.present) + 1,
+        bytes=sum(digests[path].size for path in inventory.present) + documents.lock_size,
+        pinned=len(documents.pins) + 1,
+        outside=tuple(inventory.outside),
+        unlisted_results=tuple(inventory.unlisted_results),
+        lock_blake3=documents.lock_blake3,
+        fast=fast,
+        trusted=documents.trusted,
+        seconds=clock.laps,
+    )
+    clock.lap("comparison")
+    if expect_content_id is not None:
+        report = expecting(report, expect_content_id, "the content id that was asked for")
+    return report
+
+
+def expecting(report: Report, expected: str, origin: str) -> Report:
+    """``report`` with a finding more where its content id is not ``expected``.
+
+    Args:
+        report: A finished verification.
+        expected: 64 hex digits.
+        origin: Where the expectation comes from, in words.
+    """
+    if report.content_id == expected:
+        return report
+    reason = None
+    if not report.findings:
+        reason = "the files agree with their lock, so the lock itself is another one"
+    elif report.content_id is None:
+        reason = "there is no content id, because pinned files are missing"
+    finding = Finding(
+        "content-id",
+        LOCK,
+        f"the content id is not {origin}",
+        expected=f"blake3:{expected}",
+        found=f"blake3:{report.content_id}" if report.content_id else "none",
+        reason=reason,
+    )
+    return replace(report, findings=(*report.findings, finding))
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = now - self._last
+        self._last = now
+
+
+def _content_id(
+    documents: Documents, inventory: Inventory, digests: Mapping[str, Digests]
+) -> str | None:
+    if inventory.lock is None or len(inventory.present) != len(documents.pins):
+        return None
+    rows = [
+        (path, entry.executable, digests[path].size, digests[path].blake3)
+        for path, entry in inventory.present.items()
+    ]
+    rows.append((LOCK, inventory.lock.executable, documents.lock_size, documents.lock_blake3))
+    return content_id(rows)
+
+
+def _content_findings(
+    source: Source, documents: Documents, inventory: Inventory, digests: Mapping[str, Digests]
+) -> Iterator[Finding]:
+    """Findings about the contents and the executable bits of files that are there."""
+    if MANIFEST in inventory.present and digests[MANIFEST].blake3 != documents.manifest_blake3:
+        raise VerificationError(
+            "the manifest changed while the tree was verified",
+            where=f"{source.label}/{MANIFEST}",
+            cause="another process writes to it",
+            next="stop that process, then run the same command again",
+        )
+    owners: dict[str, str] = {}
+    for path, entry in inventory.present.items():
+        pin, found = documents.pins[path], digests[path]
+        if found.size != pin.size or found.blake3 != pin.blake3:
+            owners = owners or {p.blake3: p.path for p in documents.pins.values()}
+            yield _changed(source, pin, found, owners)
+        elif found.sha256 is not None and found.sha256 != pin.sha256:
+            yield Finding(
+                "changed",
+                path,
+                "its SHA-256 is not the pinned one, though its BLAKE3 is",
+                expected=f"sha256:{pin.sha256}",
+                found=f"sha256:{found.sha256}",
+                reason="the lock was edited",
+            )
+        if entry.executable != pin.executable:
+            yield _mode(path, pin.executable)
+    if inventory.lock is not None and inventory.lock.executable:
+        yield _mode(LOCK, False)
+
+
+def _changed(source: Source, pin: Pin, found: Digests, owners: Mapping[str, str]) -> Finding:
+    return Finding(
+        "changed",
+        pin.path,
+        "its contents are not what was pinned",
+        expected=f"{pin.size} bytes, blake3:{pin.blake3}",
+        found=f"{found.size} bytes, blake3:{found.blake3}",
+        reason=explain(source, pin, found, owners),
+    )
+
+
+def _mode(path: str, executable: bool) -> Finding:
+    words = {True: "executable", False: "not executable"}
+    return Finding(
+        "mode",
+        path,
+        "its executable bit is not as pinned",
+        expected=words[executable],
+        found=words[not executable],
+        reason=f"chmod {'+x' if executable else '-x'} {path}",
+    )
+
+
+def _chain(
+    source: Source, documents: Documents, inventory: Inventory, digests: Mapping[str, Digests]
+) -> Sequence[Finding]:
+    if not documents.kernels and not documents.links:
+        return ()
+    heads = {
+        kernel.generated: first_bytes(source.chunks(kernel.generated), STAMP_BYTES)
+        for kernel in documents.kernels
+        if kernel.generated in inventory.present
+    }
+    found = {path: digests[path].blake3 for path in inventory.present}
+    return list(chain_findings(documents.kernels, documents.links, found, heads))
