@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Literal, TypeGuard
 
-from artifact.bench.messages import Checked
+from artifact.bench.messages import Checked, ControlFigures
 from artifact.errors import GateFailed
 from artifact.model import formula
 from artifact.model.manifest import GateRules
@@ -102,6 +102,10 @@ def _coverage(figures: Figures, rules: GateRules, dims: Mapping[str, int]) -> It
         yield f"elements: {figures.elements} were checked, the output has {elements}"
     if figures.rows != rows:
         yield f"rows: {figures.rows} were checked, the output has {rows}"
+    count = -(-extent // output.band_rows)
+    if len(figures.bands) != count:
+        yield f"bands: {len(figures.bands)} were measured, {output.band_axis} has {count}"
+        return
     wanted = [
         (first, min(first + output.band_rows, extent) - 1)
         for first in range(0, extent, output.band_rows)
@@ -109,7 +113,7 @@ def _coverage(figures: Figures, rules: GateRules, dims: Mapping[str, int]) -> It
     found = [(band.first, band.last) for band in figures.bands]
     if found != wanted:
         yield (f"bands: must be {_spans(wanted)} of {output.band_axis}, found {_spans(found)}")
-    for i, (band, (first, last)) in enumerate(zip(figures.bands, wanted, strict=False)):
+    for i, (band, (first, last)) in enumerate(zip(figures.bands, wanted, strict=True)):
         share = rows * (last - first + 1) / extent
         if band.rows != share:
             yield f"bands[{i}].rows: {band.rows} were checked, the band has {share}"
@@ -173,7 +177,19 @@ def judge(
     A control counts as rejected only if the strict gate rejects its *errors*, and its
     figures cover the whole output: one that was not measured proves nothing.
     """
-    figures = checked.figures
+    return judge_figures(backend, shape, inputs, checked.figures, checked.controls, rules, dims)
+
+
+def judge_figures(
+    backend: str,
+    shape: str,
+    inputs: Mapping[str, str],
+    figures: Figures,
+    controls: Sequence[ControlFigures | ControlRecord],
+    rules: GateRules,
+    dims: Mapping[str, int],
+) -> CheckRecord:
+    """:func:`judge`, from the figures alone: as a worker answers them, or as a run kept them."""
     elements = formula.evaluate(rules.output.elements, dims)
     return CheckRecord(
         backend=backend,
@@ -184,7 +200,7 @@ def judge(
         figures=figures,
         controls=tuple(
             judge_control(control.name, control.position, control.figures, rules, dims)
-            for control in checked.controls
+            for control in controls
         ),
         checked_elements=figures.elements,
         max_abs_error=figures.max_abs if _is_error(figures.max_abs) else None,

@@ -15,6 +15,9 @@ from artifact.model.protocol import Protocol
 from artifact.model.results import Comparison, Metric, Sample, SummaryRow
 from artifact.model.workload import Shape, Workload
 
+#: More operations than any machine will ever do; far inside the range of a float.
+_MOST_WORK = 10**100
+
 
 def rate(work: float, ms: float, per_second: float) -> float:
     """``work`` operations in ``ms`` milliseconds, in units of ``per_second``.
@@ -109,14 +112,15 @@ def _check_samples(
 def _row(
     backend: str, shape: Shape, times: Sequence[float], metric: Metric | ManifestMetric
 ) -> SummaryRow:
-    work = float(formula.evaluate(metric.work, shape.dims))
-    if work <= 0:
+    exact = formula.evaluate(metric.work, shape.dims)
+    if not 0 < exact < _MOST_WORK:
         raise VerificationError(
             "a shape has no work to make a rate of",
             where=f"metric.work at shape {shape.name}",
-            expected="a positive number of operations",
-            found=f"{metric.work} = {work:g}",
+            expected=f"a positive number of operations, less than {float(_MOST_WORK):g}",
+            found=f"{metric.work} is not",
         )
+    work = float(exact)
     of = statistics.spread(times)
     slowest = rate(work, of.maximum, metric.per_second)
     fastest = rate(work, of.minimum, metric.per_second)
