@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from artifact.errors import VerificationError
+from artifact.errors import UsageError, VerificationError
 from artifact.integrity.chain import STAMP_BYTES, chain_findings
 from artifact.integrity.contentid import content_id
 from artifact.integrity.documents import Documents, read_documents
@@ -125,6 +125,22 @@ def verify(source: Source, *, fast: bool = False, expect_content_id: str | None 
     if expect_content_id is not None:
         report = expecting(report, expect_content_id, "the content id that was asked for")
     return report
+
+
+def parse_content_id(text: str) -> str:
+    """The 64 hex digits of a content id as ``verify`` prints it, with ``blake3:`` or without.
+
+    Raises:
+        UsageError: where it is none.
+    """
+    digits = text.strip().lower().removeprefix("blake3:")
+    if len(digits) != 64 or digits.strip("0123456789abcdef"):
+        raise UsageError(
+            "this is no content id",
+            expected="64 hexadecimal digits, with blake3: before them or without",
+            found=repr(text),
+        )
+    return digits
 
 
 def expecting(report: Report, expected: str, origin: str) -> Report:

@@ -45,3 +45,8 @@ def path_problem(path: str) -> str | None:
         if len(part.encode("utf-8")) > MAX_COMPONENT_BYTES:
             return f"has a component of more than {MAX_COMPONENT_BYTES} bytes"
     return None
+
+
+def shown(text: str) -> str:
+    """``text`` for a message: what a terminal would act on or cannot show is escaped."""
+    return text if text.isprintable() else ascii(text)[1:-1]
