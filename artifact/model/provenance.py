@@ -95,7 +95,8 @@ class BuildMetadata(_Camel):
 
     invocation_id: Annotated[Text, Field(alias="invocationId")]
     started_on: Annotated[UtcTime, Field(alias="startedOn")]
-    finished_on: Annotated[UtcTime, Field(alias="finishedOn")]
+    finished_on: Annotated[UtcTime | None, Field(alias="finishedOn")] = None
+    """Null for a run that ended early."""
 
 
 class RunDetails(_Camel):

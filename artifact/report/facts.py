@@ -1,0 +1,300 @@
+"""The tables around the times: what ran, where, under which gates, and what is not known."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from artifact.model.results import CheckRecord, ErrorRecord, GateVerdict, RunResults, Scalar
+from artifact.report import tables, words
+from artifact.report.tables import Cell, Table, shapes, table, titles
+from artifact.report.words import NOTHING, visible
+
+
+def every_table(results: RunResults) -> tuple[Table, ...]:
+    """The tables of a report in their order, without those that would be empty."""
+    made = (
+        tables.times(results),
+        tables.ratios(results),
+        tables.anchor_drift(results),
+        tables.ranges(results),
+        tables.verdicts(results),
+        gates(results),
+        environment(results),
+        backends(results),
+        witnesses(results),
+        inputs(results),
+        phases(results),
+        absent(results),
+    )
+    return tuple(table for table in made if table is not None)
+
+
+_EXPLANATIONS = {
+    "INCOMPLETE": "The run did not reach its end: what is missing is missing, and what is here "
+    "has not passed every check.",
+    "UNLOCKED": "An interpreter or a toolkit differed from its lock.",
+    "MODIFIED": "Kernels differed from the pinned ones.",
+    "NOT COMPARABLE": "These figures may not be compared with published ones.",
+    "CUSTOM PROTOCOL": "The timing protocol was changed on the command line.",
+}
+
+
+def explained(results: RunResults) -> tuple[str, ...]:
+    """A sentence for each mark, and the workload's note."""
+    said = [f"{mark}: {_EXPLANATIONS[mark]}" for mark in words.marks(results)]
+    if results.workload.note:
+        said.append(visible(results.workload.note))
+    return tuple(said)
+
+
+def checks(results: RunResults) -> tuple[tuple[str, str], ...]:
+    """What a reader can do to check a report: a sentence and a command each."""
+    run = f"results/{shlex.quote(results.run_id)}"
+    return (
+        ("Check every file of the run folder against results.json", f"artifact verify {run}"),
+        ("Render the tables again from results.json", f"artifact report {run}"),
+        (
+            "Draw the figures from summary.csv alone",
+            f"python artifact/report/plots.py {run}/summary.csv --output .",
+        ),
+    )
+
+
+def environment(results: RunResults) -> Table | None:
+    """Run, artifact, protocol, device, machine and interpreters, a row each."""
+    return table(
+        results, "environment", "What was run, and on what", ("Fact", "Value"), "ll",
+        _environment(results),
+    )  # fmt: skip
+
+
+def _environment(results: RunResults) -> Iterator[tuple[str, Cell | str]]:
+    yield "Run", visible(results.run_id)
+    if results.origin == "published":
+        yield "Origin", "figures published earlier; not measured by this tool"
+    yield "Started", results.started
+    yield "Finished", results.finished or Cell("not finished", "bad")
+    artifact = results.artifact
+    yield "Artifact", f"{artifact.name} {visible(artifact.version)}"
+    yield "Content id", artifact.content_id or NOTHING
+    if artifact.modified:
+        yield "Modified", Cell(", ".join(map(visible, artifact.modified)), "warn")
+    workload = results.workload
+    yield "Workload", f"{visible(workload.title)} ({workload.name}, seed {workload.seed})"
+    yield "Protocol", words.protocol_line(results).removeprefix("protocol ")
+    device = results.device
+    target = f", target {device.target}" if device.target else ""
+    yield "Device", f"{visible(device.name)} ({device.kind.upper()}{target})"
+    for key, value in device.facts.items():
+        yield f"Device: {visible(key)}", words.scalar(value)
+    if results.machine is not None:
+        machine = results.machine
+        memory = machine.memory_bytes
+        shown = "" if memory is None else f", {words.gibibytes(memory)} memory"
+        yield "Machine", f"{visible(machine.cpu)}, {words.plural(machine.cores, 'core')}{shown}"
+        yield "System", visible(f"{machine.system} {machine.release} {machine.architecture}")
+    tool = results.tool
+    yield "Tool", f"{visible(tool.name)} {visible(tool.version)}, Python {visible(tool.python)}"
+    yield "Command", visible(shlex.join(tool.command)) or NOTHING
+    for interpreter in results.interpreters:
+        label = f"Interpreter: {interpreter.environment}"
+        text = f"{visible(interpreter.implementation)} {visible(interpreter.python)}"
+        if interpreter.locked:
+            yield label, f"{text}, as locked"
+        else:
+            differs = "; ".join(map(visible, interpreter.differences)) or "differences not listed"
+            yield label, Cell(f"{text}, NOT as locked: {differs}", "warn")
+
+
+def backends(results: RunResults) -> Table | None:
+    """The worker of each backend, its environment and libraries."""
+    return table(
+        results,
+        "backends",
+        "Implementations",
+        ("Implementation", "Name", "Environment", "Worker", "Worker BLAKE3", "Versions"),
+        "llllll",
+        (
+            (
+                visible(b.title),
+                b.name,
+                "; ".join((b.environment, *(visible(f"{k}={v}") for k, v in b.env.items()))),
+                visible(b.worker),
+                b.worker_blake3[: words.SHORT] if b.worker_blake3 else NOTHING,
+                ", ".join(visible(f"{k} {v}") for k, v in b.versions.items()) or NOTHING,
+            )
+            for b in results.backends
+        ),
+    )
+
+
+def gates(results: RunResults) -> Table | None:
+    """One row a check: what was covered, how far off it was, what the gates said."""
+    labels, columns = titles(results), shapes(results)
+    return table(
+        results,
+        "gates",
+        "Numerical gates",
+        (
+            "Implementation",
+            "Shape",
+            "Elements checked",
+            "Largest error",
+            "Published gate",
+            "Strict gate",
+            "Controls rejected",
+            "Published gate alone",
+        ),
+        "llrrllrr",
+        (
+            (
+                labels.get(c.backend, visible(c.backend)),
+                columns.get(c.shape, visible(c.shape)),
+                _checked(c),
+                _largest(c),
+                _verdict(c.published),
+                _verdict(c.strict),
+                _controls(c),
+                f"{sum(k.by_published for k in c.controls)}/{len(c.controls)}"
+                if c.controls
+                else NOTHING,
+            )
+            for c in results.checks
+        ),
+        "A control is a known-wrong output. The strict gate must reject every one of them; the "
+        "last column says how many the published gate would have rejected.",
+    )
+
+
+def _checked(check: CheckRecord) -> str:
+    known = check.checked_elements
+    if known is None and check.figures is not None:
+        known = check.figures.elements
+    return NOTHING if known is None else words.count(known)
+
+
+def _largest(check: CheckRecord) -> Cell:
+    known = check.max_abs_error
+    if known is None and check.figures is not None:
+        known = check.figures.max_abs
+        if known is None or check.figures.nonfinite:
+            return Cell("not finite", "bad")
+    return Cell(NOTHING if known is None else words.significant(known, 3))
+
+
+def _verdict(verdict: GateVerdict | None) -> Cell:
+    if verdict is None:
+        return Cell("not run", "quiet")
+    if verdict.passed:
+        return Cell("passed", "good")
+    return Cell(": ".join(("FAILED", "; ".join(map(visible, verdict.reasons)))).rstrip(": "), "bad")
+
+
+def _controls(check: CheckRecord) -> Cell:
+    if not check.controls:
+        return Cell(NOTHING, "quiet")
+    missed = [c for c in check.controls if not c.rejected]
+    text = f"{len(check.controls) - len(missed)}/{len(check.controls)}"
+    if not missed:
+        return Cell(text, "good")
+    names = ", ".join(f"{c.name} {c.position or ''}".rstrip() for c in missed)
+    return Cell(f"{text}; NOT rejected: {names}", "bad")
+
+
+def witnesses(results: RunResults) -> Table | None:
+    """What each worker said of the kernel that ran, beside what the manifest expects."""
+    labels, columns = titles(results), shapes(results)
+
+    def listed(facts: dict[str, Scalar]) -> str:
+        said = (f"{visible(key)}: {words.scalar(value)}" for key, value in facts.items())
+        return "; ".join(said) or NOTHING
+
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for w in results.witnesses:
+        place = (w.backend, listed(w.facts), listed(w.expected))
+        alike.setdefault(place, []).append(columns.get(w.shape, visible(w.shape)))
+    return table(
+        results,
+        "witnesses",
+        "The kernels that ran",
+        ("Implementation", "Shapes", "Facts", "Expected"),
+        "llll",
+        (
+            (labels.get(backend, visible(backend)), ", ".join(where), facts, expected)
+            for (backend, facts, expected), where in alike.items()
+        ),
+        "Expected is what the manifest demands; a fact that it does not name is recorded only.",
+    )
+
+
+def tensors(results: RunResults) -> dict[tuple[str, str, str], list[str]]:
+    """(shape, tensor, SHA-256) -> the backends that were given it."""
+    had: dict[tuple[str, str, str], list[str]] = {}
+    for check in results.checks:
+        for tensor, digest in check.inputs.items():
+            had.setdefault((check.shape, tensor, digest), []).append(check.backend)
+    return had
+
+
+def inputs(results: RunResults) -> Table | None:
+    """The digest of each input tensor, and which backends had it."""
+    columns = shapes(results)
+    return table(
+        results,
+        "inputs",
+        "Inputs",
+        ("Shape", "Tensor", "SHA-256 of its bytes", "Given to"),
+        "llll",
+        (
+            (columns.get(shape, visible(shape)), visible(tensor), digest, ", ".join(names))
+            for (shape, tensor, digest), names in tensors(results).items()
+        ),
+    )
+
+
+def phases(results: RunResults) -> Table | None:
+    """Where the wall time went."""
+    labels = titles(results)
+    return table(
+        results,
+        "phases",
+        "Where the time went",
+        ("Phase", "Activity", "Implementation", "Wall time"),
+        "lllr",
+        (
+            (
+                t.phase,
+                visible(t.activity),
+                NOTHING if t.backend is None else labels.get(t.backend, visible(t.backend)),
+                words.seconds(t.seconds),
+            )
+            for t in results.times
+        ),
+    )
+
+
+def absent(results: RunResults) -> Table | None:
+    """What results.json does not hold, and why."""
+    return table(
+        results, "absent", "What is not known, and why", ("Place in results.json", "Reason"), "ll",
+        ((visible(place), visible(reason)) for place, reason in results.absent.items()),
+    )  # fmt: skip
+
+
+def error_rows(error: ErrorRecord) -> tuple[tuple[str, str], ...]:
+    """The error of a run that ended early: what a person needs to act on it, in order."""
+    pairs = (
+        ("What", error.what),
+        ("Phase", error.phase),
+        ("Backend", error.backend),
+        ("Shape", error.shape),
+        ("Where", error.where),
+        ("Expected", error.expected),
+        ("Found", error.found),
+        ("Likely cause", error.cause),
+        ("Next", error.next),
+        ("Log", error.log),
+        ("Error", f"{error.error}, exit code {error.exit_code}"),
+    )
+    return tuple((name, words.visible_lines(value)) for name, value in pairs if value)

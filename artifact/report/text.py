@@ -1,0 +1,81 @@
+"""The tables of a run for a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from artifact.model.results import RunResults
+from artifact.report import tables, words
+from artifact.report.tables import Table, Tone
+from artifact.report.words import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "warn": "yellow", "quiet": "dim"}
+
+
+def summary_table(results: RunResults, width: int = 100, *, color: bool = False) -> str:
+    """Marks, the times and the ratios of a run, as lines of at most ``width`` columns.
+
+    The text is the same in every locale and whatever the terminal's settings: colours are
+    written exactly if ``color`` says so.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=max(width, 20),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        _environ={},
+    )
+    console.print(Text(visible(results.headings.title), style="bold"))
+    for mark in words.marks(results):
+        console.print(Text(mark, style="bold red" if mark == "INCOMPLETE" else "bold yellow"))
+    shown = [t for t in (tables.times(results), tables.ratios(results)) if t is not None]
+    for table in shown:
+        console.print()
+        _print(console, table)
+    if not shown:
+        console.print(Text("No sample was taken."))
+    console.print()
+    line = words.protocol_line(results)
+    console.print(Text(f"{line[0].upper()}{line[1:]}.", style="dim"))
+    if results.workload.note:
+        console.print(Text(visible(results.workload.note), style="dim"))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def _print(console: Console, table: Table) -> None:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(
+        title=Text(table.title),
+        title_justify="left",
+        title_style="",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
+    # Names stay on one line as long as they leave room for the figures.
+    name = min(max(len(row[0].text) for row in table.rows), console.width // 2)
+    for i, (head, side) in enumerate(zip(table.headers, table.align, strict=True)):
+        drawn.add_column(
+            Text(head),
+            justify="right" if side == "r" else "left",
+            overflow="fold",
+            min_width=name if i == 0 else None,
+        )
+    for row in table.rows:
+        drawn.add_row(*(Text(cell.text, style=_STYLES.get(cell.tone, "")) for cell in row))
+    console.print(drawn)
