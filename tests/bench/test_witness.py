@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from artifact.bench import witness
+from artifact.errors import ExitCode, FallbackRefused
+from artifact.model.backend import Witness
+
+EXPECTED = Witness(
+    implementation="fa3",
+    symbol=r"_Z.*flash_fwd.*hdim128.*",
+    threads=384,
+    cluster=1,
+    registers_max=168,
+    spills=0,
+    dynamic_shared_bytes=196608,
+    cubin_blake3="a" * 64,
+    distribution="flash-attn-3==3.0.0",
+    module_sha256="b" * 64,
+)
+FACTS = {
+    "implementation": "fa3",
+    "symbol": "_ZN5flash_fwd_hdim128_sm90",
+    "threads": 384,
+    "cluster": 1,
+    "registers": 168,
+    "spills": 0,
+    "dynamic_shared_bytes": 196608,
+    "cubin_blake3": "a" * 64,
+    "distribution": "flash-attn-3==3.0.0",
+    "module_sha256": "b" * 64,
+    "grid": "114x1x1",
+}
+
+
+def test_the_expected_kernel_is_accepted_and_recorded() -> None:
+    record = witness.require("fa3", "S=4096", EXPECTED, FACTS)
+    assert record.facts == FACTS
+    assert record.expected == EXPECTED.model_dump()
+    assert witness.compare(EXPECTED, FACTS) == ()
+
+
+def test_the_example_covers_every_field_that_a_manifest_can_state() -> None:
+    assert witness.expectations(EXPECTED).keys() == Witness.model_fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("fact", "wrong"),
+    [
+        ("implementation", "fa2"),
+        ("symbol", "_ZN5flash_fwd_hdim64"),
+        ("symbol", "x_ZN5flash_fwd_hdim128_sm90"),  # a full match, not a search
+        ("symbol", 7),
+        ("threads", 128),
+        ("threads", 384.0),
+        ("threads", "384"),
+        ("cluster", True),  # True == 1 in Python
+        ("registers", 169),
+        ("registers", -1),
+        ("registers", 100.0),
+        ("registers", True),
+        ("spills", 8),
+        ("spills", False),
+        ("dynamic_shared_bytes", 0),
+        ("cubin_blake3", "A" * 64),
+        ("distribution", "flash-attn-3==3.0.1"),
+        ("module_sha256", "c" * 64),
+    ],
+)
+def test_each_fact_that_differs_is_a_refused_fallback(fact: str, wrong: object) -> None:
+    facts = {**FACTS, fact: wrong}
+    (difference,) = witness.compare(EXPECTED, facts)
+    assert difference.startswith(f"{fact}: expected ")
+    assert difference.endswith(f"found {wrong!r}")
+    with pytest.raises(FallbackRefused) as caught:
+        witness.require("fa3", "S=4096", EXPECTED, facts)
+    assert caught.value.exit_code == ExitCode.FALLBACK == 6
+    assert caught.value.where == "backend fa3, shape S=4096, witness"
+    assert caught.value.found == difference
+
+
+@pytest.mark.parametrize("missing", sorted(FACTS.keys() - {"grid"}))
+@pytest.mark.parametrize("how", ["absent", "null"])
+def test_a_fact_that_is_not_reported_is_a_difference(missing: str, how: str) -> None:
+    facts = {k: v for k, v in FACTS.items() if k != missing}
+    if how == "null":
+        facts[missing] = None
+    (difference,) = witness.compare(EXPECTED, facts)
+    assert difference.startswith(f"{missing}: ")
+    assert difference.endswith("not reported")
+
+
+def test_every_difference_is_listed() -> None:
+    with pytest.raises(FallbackRefused) as caught:
+        witness.require("fa3", "S=4096", EXPECTED, {})
+    assert len(caught.value.details) == len(Witness.model_fields)
+    assert caught.value.found == f"{len(Witness.model_fields)} differences"
+
+
+def test_what_the_manifest_leaves_open_is_recorded_only() -> None:
+    record = witness.require("x", "s", Witness(), {"threads": 1, "anything": None})
+    assert record.expected == {}
+    assert record.facts == {"threads": 1, "anything": None}
+
+
+def test_a_pattern_that_is_none_is_refused_in_the_manifest() -> None:
+    with pytest.raises(ValueError, match="not a regular expression"):
+        Witness(symbol="flash(")
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 255), st.integers(0, 300))
+def test_registers_up_to_the_limit_are_accepted(limit: int, used: int) -> None:
+    differences = witness.compare(Witness(registers_max=limit), {"registers": used})
+    assert (differences == ()) == (used <= limit)
