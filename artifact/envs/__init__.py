@@ -1,1 +1,1 @@
-"""TODO"""
+"""Locked Python environments: read the locks, check an interpreter, create one, lock anew."""
