@@ -137,7 +137,7 @@ def _state(results: RunResults) -> Iterator[Finding]:
 def _marks(results: RunResults) -> Iterator[Finding]:
     """Tables show the marks; a fact of the run that calls for one must have it."""
     facts = {
-        "UNLOCKED": any(not interpreter.locked for interpreter in results.interpreters),
+        "UNLOCKED": any(interpreter.locked is False for interpreter in results.interpreters),
         "MODIFIED": bool(results.artifact.modified),
         "NOT COMPARABLE": not results.workload.comparable,
         "CUSTOM PROTOCOL": results.protocol.custom,

@@ -105,15 +105,17 @@ def _terminated(signum: int, frame: FrameType | None) -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    signal.signal(signal.SIGTERM, _terminated)
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        # Under nohup a hang-up stays ignored.
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            signal.signal(signum, _terminated)
     try:
         app()
     except ArtifactError as error:
         current().failure(error)
         sys.exit(int(error.exit_code))
     except KeyboardInterrupt:
-        error = Interrupted("the command was interrupted", found="SIGINT")
-        current().failure(error)
+        current().failure(Interrupted("the command was interrupted", found="SIGINT"))
         sys.exit(int(ExitCode.INTERRUPTED))
     except OSError as error:
         if error.errno == errno.EPIPE:

@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from artifact.model import formula
 from artifact.model.backend import Backend, Dependency, Environment, Kernel
-from artifact.model.base import Model, Name, RelPath, Text, UtcTime
+from artifact.model.base import Model, Name, RelPath, RunName, Text, UtcTime
 from artifact.model.formula import Formula
 from artifact.model.protocol import Protocol
 from artifact.model.workload import Dimension, Target, Workload
@@ -41,7 +41,7 @@ class InventoryRules(Model):
     """Stands outside: listed by ``verify --verbose``, never packed, never a failure."""
     results: RelPath
     """The folder of run folders. Each of them stands outside unless ``published`` names it."""
-    published: tuple[Name, ...]
+    published: tuple[RunName, ...]
     """The run folders that are part of the artifact."""
 
 

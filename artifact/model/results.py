@@ -111,7 +111,9 @@ class Interpreter(Model):
     """The name of the locked environment, or ``runner`` for the tool's own."""
     python: Text
     implementation: Text
-    locked: bool
+    locked: bool | None
+    """Whether it is what its lock says; null for the tool's own, which no lock of the
+    artifact speaks of."""
     differences: tuple[str, ...] = ()
     """How it differs from its lock, an item each."""
 
@@ -126,7 +128,8 @@ class BackendRun(Model):
     worker: RelPath
     worker_blake3: Hex64 | None
     env: dict[str, str] = {}
-    """The environment variables that the manifest or ``--worker-env`` added."""
+    """The worker's whole environment: ``$NAME`` stands for a value of the caller's shell,
+    ``$SCRATCH`` for the folder of the run, ``$GPU`` for the UUID of the device."""
     versions: dict[str, str] = {}
     log: RelPath | None = None
 

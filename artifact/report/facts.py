@@ -64,7 +64,7 @@ def checks(results: RunResults) -> tuple[tuple[str, str], ...]:
 def environment(results: RunResults) -> Table | None:
     """Run, artifact, protocol, device, machine and interpreters, a row each."""
     return table(
-        results, "environment", "What was run, and on what", ("Fact", "Value"), "ll",
+        results, "environment", "Run, device and machine", ("Fact", "Value"), "ll",
         _environment(results),
     )  # fmt: skip
 
@@ -100,7 +100,9 @@ def _environment(results: RunResults) -> Iterator[tuple[str, Cell | str]]:
     for interpreter in results.interpreters:
         label = f"Interpreter: {interpreter.environment}"
         text = f"{visible(interpreter.implementation)} {visible(interpreter.python)}"
-        if interpreter.locked:
+        if interpreter.locked is None:
+            yield label, f"{text}, the tool's own"
+        elif interpreter.locked:
             yield label, f"{text}, as locked"
         else:
             differs = "; ".join(map(visible, interpreter.differences)) or "differences not listed"

@@ -1,0 +1,155 @@
+"""Which Python runs which backend: the runner's own, or one made from a lock."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from artifact.bench.plan import Plan
+from artifact.bench.scrub import Scrubber
+from artifact.errors import EnvironmentUnmet
+from artifact.model.backend import Environment
+from artifact.model.results import Interpreter
+
+RUNNER = "runner"
+"""What the tool's own Python is called where an environment's name stands."""
+
+_ASK = (
+    "import json, platform, sys; print(json.dumps([platform.python_version(), "
+    "platform.python_implementation(), sys.prefix]))"
+)
+_ASK_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One interpreter of a run."""
+
+    environment: str
+    path: Path
+    """As it was named: a virtual environment's is a symlink that must not be resolved."""
+    token: str
+    """What logs and results call it."""
+
+
+def choose(plan: Plan) -> dict[str, Chosen]:
+    """The interpreter of each environment that the plan's backends need, by its name.
+
+    Nothing is executed yet.
+
+    Raises:
+        EnvironmentUnmet: where the command does not name one that is needed.
+    """
+    chosen: dict[str, Chosen] = {}
+    for name in dict.fromkeys(backend.environment for backend in plan.backends):
+        if name is None:
+            chosen[RUNNER] = Chosen(RUNNER, Path(sys.executable), "$PYTHON")
+            continue
+        environment = next(e for e in plan.manifest.environments if e.name == name)
+        users = [backend.name for backend in plan.backends if backend.environment == name]
+        path = plan.options.interpreters.get(environment.option)
+        if path is None:
+            raise EnvironmentUnmet(
+                f"no interpreter was named for the environment {name!r}",
+                where=f"backends {', '.join(users)}",
+                expected=f"{environment.option} PATH, a Python {environment.python} made from "
+                f"{environment.requirements} ({environment.title})",
+                found=f"no {environment.option}",
+                next=f"make one: artifact env create {name}\n"
+                f"then add {environment.option} PATH, or leave these backends out: --backends",
+            )
+        chosen[name] = Chosen(name, Path.cwd() / path, _token(environment.option))
+    return chosen
+
+
+def _token(option: str) -> str:
+    return "$" + option.lstrip("-").replace("-", "_").upper()
+
+
+def inspect(plan: Plan, chosen: Chosen, scrub: Scrubber) -> Interpreter:
+    """What ``chosen`` is, and whether it is what its lock says.
+
+    Its places become known to ``scrub``.
+
+    Raises:
+        EnvironmentUnmet: where it cannot be executed, or differs from its lock and the
+            command does not say ``--unlocked-env``.
+    """
+    if chosen.environment == RUNNER:
+        add_places(scrub, chosen, sys.prefix)
+        return Interpreter(
+            environment=RUNNER,
+            python=platform.python_version(),
+            implementation=platform.python_implementation(),
+            locked=None,
+        )
+    environment = next(e for e in plan.manifest.environments if e.name == chosen.environment)
+    version, implementation, prefix = ask(chosen.path, environment.option)
+    add_places(scrub, chosen, prefix)
+    differences = tuple(scrub.text(line) for line in _differences(plan, environment, chosen.path))
+    if differences and not plan.options.unlocked_env:
+        raise EnvironmentUnmet(
+            f"the interpreter is not what the lock of {environment.name!r} says",
+            where=f"{environment.option} {chosen.path}",
+            expected=f"exactly {environment.requirements}",
+            found=f"{len(differences)} differences",
+            next=f"artifact env create {environment.name}\n"
+            "or accept and record them: --unlocked-env (every table will say UNLOCKED)",
+            details=differences,
+        )
+    return Interpreter(
+        environment=environment.name,
+        python=version,
+        implementation=implementation,
+        locked=not differences,
+        differences=differences,
+    )
+
+
+def _differences(plan: Plan, environment: Environment, python: Path) -> Iterable[str]:
+    from artifact.envs.check import check_environment
+
+    return check_environment(environment, python, plan.root)
+
+
+def add_places(scrub: Scrubber, chosen: Chosen, prefix: str) -> None:
+    """Let ``scrub`` write the interpreter and its installation as tokens."""
+    scrub.add(chosen.token, chosen.path)
+    scrub.add(f"{chosen.token}_PREFIX", prefix)
+
+
+def ask(python: Path, option: str) -> tuple[str, str, str]:
+    """Version, implementation and prefix of an interpreter, asked of itself.
+
+    Raises:
+        EnvironmentUnmet: where it does not answer.
+    """
+    try:
+        done = subprocess.run(
+            [str(python), "-I", "-c", _ASK],
+            capture_output=True,
+            timeout=_ASK_TIMEOUT_S,
+            check=True,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+        )
+        version, implementation, prefix = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        found = str(error)
+        if isinstance(error, OSError):
+            found = error.strerror or found
+        elif isinstance(error, subprocess.CalledProcessError):
+            found = error.stderr.decode("utf-8", "replace").strip()[-500:] or found
+        raise EnvironmentUnmet(
+            "an interpreter cannot be used",
+            where=f"{option} {python}",
+            expected="a Python interpreter that can be executed",
+            found=found,
+            next=f"name another one with {option}",
+        ) from error
+    return str(version), str(implementation), str(prefix)

@@ -1,0 +1,250 @@
+"""What a run will do: the command's options held against the manifest, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from artifact.bench.childenv import parse_options
+from artifact.bench.device import Gpu, cpu_device, find_gpu, target_of
+from artifact.errors import EnvironmentUnmet, UsageError
+from artifact.model.backend import Backend
+from artifact.model.manifest import Manifest
+from artifact.model.protocol import Protocol
+from artifact.model.results import Device, Mark
+from artifact.model.workload import Order, Workload
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``artifact run`` was asked for; None stands for what was left out."""
+
+    workload: str | None = None
+    gpu: str | None = None
+    backends: tuple[str, ...] | None = None
+    interpreters: Mapping[str, Path] = field(default_factory=dict)
+    """By option: ``{"--python": Path(...)}``."""
+    order: Order | None = None
+    warmup: int | None = None
+    repeat: int | None = None
+    rounds: int | None = None
+    results_dir: Path | None = None
+    worker_env: tuple[str, ...] = ()
+    unlocked_env: bool = False
+    command: tuple[str, ...] = ("artifact", "run")
+    """The command line as it was typed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that the manifest allows."""
+
+    root: Path
+    manifest: Manifest
+    options: Options
+    workload: Workload
+    protocol: Protocol
+    backends: tuple[Backend, ...]
+    """In the order of the manifest."""
+    device: Device
+    gpu: Gpu | None
+    parameters: dict[str, int]
+    """Launch arguments of the target."""
+    worker_env: dict[str, dict[str, str]]
+    marks: tuple[Mark, ...]
+
+    @property
+    def anchor(self) -> str | None:
+        """The backend of this run that ratios are taken to."""
+        return next((backend.name for backend in self.backends if backend.anchor), None)
+
+    @property
+    def lock_name(self) -> str:
+        """What two runs must not use at once."""
+        return "cpu" if self.gpu is None else self.gpu.uuid
+
+    @property
+    def results_dir(self) -> Path:
+        """Where the run folder is made."""
+        default = self.root / self.manifest.inventory.results
+        return default if self.options.results_dir is None else self.options.results_dir
+
+
+def make_plan(options: Options, root: Path, manifest: Manifest, nvml: Any = None) -> Plan:
+    """Hold ``options`` against ``manifest`` and the machine's devices.
+
+    Args:
+        options: What was asked for.
+        root: The artifact's root.
+        manifest: Its manifest.
+        nvml: Stands for the module ``pynvml`` in tests.
+
+    Raises:
+        UsageError: for a name that the manifest does not have, or options that do not go
+            together; it lists what is allowed.
+        EnvironmentUnmet: where a workload for a GPU finds none.
+    """
+    workload = _workload(options, manifest)
+    _check_names(options, manifest, workload)
+    gpu, device, parameters = _device(options, manifest, workload, nvml)
+    backends = _backends(options, manifest, workload)
+    protocol = _protocol(options, manifest, workload)
+    marks: list[Mark] = []
+    if not workload.comparable:
+        marks.append("NOT COMPARABLE")
+    if protocol.custom:
+        marks.append("CUSTOM PROTOCOL")
+    return Plan(
+        root=root,
+        manifest=manifest,
+        options=options,
+        workload=workload,
+        protocol=protocol,
+        backends=backends,
+        device=device,
+        gpu=gpu,
+        parameters=parameters,
+        worker_env=parse_options(options.worker_env, [backend.name for backend in backends]),
+        marks=tuple(marks),
+    )
+
+
+def _workload(options: Options, manifest: Manifest) -> Workload:
+    name = manifest.default_workload if options.workload is None else options.workload
+    workload = manifest.workload(name)
+    if workload is None:
+        raise UsageError(
+            "the manifest has no such workload",
+            where=f"--workload {name}",
+            expected=f"one of: {', '.join(w.name for w in manifest.workloads)}",
+            found=name,
+        )
+    if workload.device == "cpu" and options.gpu is not None:
+        raise UsageError(
+            "this workload runs on the processor",
+            where=f"--gpu {options.gpu}",
+            found=f"--workload {name}",
+            next=f"artifact run --workload {name}",
+        )
+    return workload
+
+
+def _check_names(options: Options, manifest: Manifest, workload: Workload) -> None:
+    if options.backends is not None:
+        known = [backend.name for backend in manifest.backends]
+        unknown = [name for name in options.backends if name not in known]
+        if unknown or not options.backends:
+            raise _bad_backends("the manifest has no such backend", options, known, unknown)
+        allowed = [backend.name for backend in manifest.backends_of(workload.name)]
+        others = [name for name in options.backends if name not in allowed]
+        if others and allowed:
+            what = f"a backend does not run the workload {workload.name!r}"
+            raise _bad_backends(what, options, allowed, others)
+    taken = {environment.option for environment in manifest.environments}
+    for option in options.interpreters:
+        if option not in taken:
+            raise UsageError(
+                "no environment of this artifact takes its interpreter from this option",
+                where=option,
+                expected=f"one of: {', '.join(sorted(taken))}" if taken else "no such option",
+            )
+
+
+def _bad_backends(
+    what: str, options: Options, allowed: Sequence[str], found: Sequence[str]
+) -> UsageError:
+    return UsageError(
+        what,
+        where=f"--backends {','.join(options.backends or ())}",
+        expected=f"some of: {', '.join(allowed)}",
+        found=", ".join(found) or "none",
+    )
+
+
+def _device(
+    options: Options, manifest: Manifest, workload: Workload, nvml: Any
+) -> tuple[Gpu | None, Device, dict[str, int]]:
+    if workload.device == "cpu":
+        return None, cpu_device(), {}
+    try:
+        gpu = find_gpu(options.gpu, nvml)
+    except EnvironmentUnmet as error:
+        error.where = f"workload {workload.name}, which runs on a GPU"
+        error.next = _without_gpu(manifest)
+        raise
+    target = target_of(gpu, manifest.targets)
+    device = gpu.device().model_copy(update={"target": target.name})
+    return gpu, device, dict(target.parameters)
+
+
+def _without_gpu(manifest: Manifest) -> str:
+    """What can be done on a machine without a GPU. Nothing of it is done unasked."""
+    advice = "run this on a machine with an NVIDIA GPU and its driver (nvidia-smi lists it)"
+    for workload in manifest.workloads:
+        if workload.device == "cpu":
+            name = workload.name
+            return (
+                f"{advice},\nor see the pipeline at work on the processor: "
+                f"artifact run --workload {name}\n"
+                f"(from a checkout: bash run.sh --workload {name})"
+            )
+    return advice
+
+
+def _backends(options: Options, manifest: Manifest, workload: Workload) -> tuple[Backend, ...]:
+    of_workload = manifest.backends_of(workload.name)
+    if not of_workload:
+        others = [w.name for w in manifest.workloads if manifest.backends_of(w.name)]
+        raise UsageError(
+            f"the manifest lists no backend for the workload {workload.name!r} yet",
+            where=f"workload {workload.name}",
+            expected=f"a workload that has backends: {', '.join(others) or 'there is none'}",
+            found="0 backends",
+            next=f"artifact run --workload {others[0]}" if others else None,
+        )
+    chosen = tuple(
+        backend
+        for backend in of_workload
+        if options.backends is None or backend.name in options.backends
+    )
+    for backend in chosen:
+        if backend.kind == "native":
+            raise UsageError(
+                "this version of the tool does not build native backends",
+                where=f"backend {backend.name}",
+                next="leave it out with --backends, or take a later version",
+            )
+    return chosen
+
+
+def _protocol(options: Options, manifest: Manifest, workload: Workload) -> Protocol:
+    order = options.order or workload.default_order
+    name = workload.protocols.get(order)
+    if name is None:
+        raise UsageError(
+            f"the workload {workload.name!r} has no protocol of this order",
+            where=f"--order {order}",
+            expected=f"one of: {', '.join(workload.protocols)}",
+            found=order,
+        )
+    protocol = manifest.protocol(name)
+    assert protocol is not None, "a manifest names only protocols that it has"
+    counts = {"warmup": options.warmup, "repeat": options.repeat, "rounds": options.rounds}
+    changes = {
+        field: value
+        for field, value in counts.items()
+        if value is not None and value != getattr(protocol, field)
+    }
+    if not changes:
+        return protocol
+    for field_, least in (("warmup", 0), ("repeat", 1), ("rounds", 1)):
+        if changes.get(field_, least) < least:
+            raise UsageError(
+                "a count is too small",
+                where=f"--{field_} {changes[field_]}",
+                expected=f"at least {least}",
+            )
+    custom = {"name": f"{protocol.name}+custom", "custom": True}
+    return protocol.model_copy(update={**changes, **custom})

@@ -1,0 +1,510 @@
+"""A run from its first check to its last byte: verify, prepare, gates, timing, report.
+
+Whatever ends a run early (an error, a signal, a full disk), its workers are stopped, what
+was measured is kept, and results.json says ``complete: false``, where and why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shlex
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from blake3 import blake3
+
+from artifact import __version__
+from artifact.bench import gates, interpreters, witness
+from artifact.bench.childenv import child_environment, command_line, make_scratch
+from artifact.bench.device import Watch, machine
+from artifact.bench.exclusive import exclusive
+from artifact.bench.interpreters import RUNNER, Chosen
+from artifact.bench.plan import Options, Plan, make_plan
+from artifact.bench.progress import Estimate, Progress
+from artifact.bench.rawlog import RawLog
+from artifact.bench.reaper import Reaper
+from artifact.bench.rundir import LOCK_COPY, LOGS, RESULTS, RunDir, create, stamp, utc_now
+from artifact.bench.schedule import schedule, suite_order
+from artifact.bench.scrub import Scrubber
+from artifact.bench.session import Session
+from artifact.bench.signals import ignored
+from artifact.bench.summary import summarise
+from artifact.bench.times import Times
+from artifact.bench.worker import Worker
+from artifact.errors import (
+    ArtifactError,
+    EnvironmentUnmet,
+    ExitCode,
+    Interrupted,
+    MeasurementInvalid,
+    VerificationError,
+)
+from artifact.integrity.atomic import write_atomic
+from artifact.model import formula
+from artifact.model.backend import Backend
+from artifact.model.load import read_bytes
+from artifact.model.manifest import Manifest
+from artifact.model.results import (
+    ArtifactRef,
+    BackendRun,
+    ErrorRecord,
+    Headings,
+    Metric,
+    Phase,
+    RunResults,
+    State,
+    ToolRef,
+)
+from artifact.model.root import LOCK, MANIFEST
+from artifact.model.workload import Shape
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that is complete."""
+
+    results: RunResults
+    folder: Path
+
+
+def run(options: Options, root: Path, manifest: Manifest, progress: Progress) -> Outcome:
+    """Do what ``options`` ask for, and write it into a new run folder.
+
+    Args:
+        options: What was asked for.
+        root: The artifact's root.
+        manifest: Its manifest, as it was read from ``root``.
+        progress: Shows how far the run is.
+
+    Raises:
+        ArtifactError: what ended the run. Where there was a run folder already, it keeps
+            what was measured and says the same.
+    """
+    plan = make_plan(options, root, manifest)
+    chosen = interpreters.choose(plan)
+    moment = utc_now()
+    holder = {"workload": plan.workload.name, "since": stamp(moment)}
+    with exclusive(plan.lock_name, holder):
+        device = plan.device.target or plan.device.kind
+        if plan.device.kind == "gpu" and plan.device.target is None:
+            device = plan.device.name
+        folder = create(plan.results_dir, device, manifest.report.suffix, moment)
+        return _Run(plan, chosen, folder, moment, progress).complete()
+
+
+class _Run:
+    """The state of one run, whose phases are its methods."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        chosen: dict[str, Chosen],
+        folder: Path,
+        moment: datetime,
+        progress: Progress,
+    ) -> None:
+        self.plan = plan
+        self.chosen = chosen
+        self.folder = folder
+        self.progress = progress
+        self.times = Times()
+        self.watch = Watch()
+        self.scrub = Scrubber(
+            [
+                ("$RUN", folder),
+                ("$ROOT", plan.root),
+                *((c.token, c.path) for c in chosen.values()),
+                ("$HOME", os.environ.get("HOME", "")),
+            ]
+        )
+        self.sessions: list[Session] = []
+        self.lock_pins: dict[str, str] = {}
+        self.at: tuple[Backend | None, Shape | None] = (None, None)
+        self.rundir = RunDir(folder, self._first(moment))
+
+    def _first(self, moment: datetime) -> RunResults:
+        plan, manifest = self.plan, self.plan.manifest
+        return RunResults(
+            results_version=1,
+            run_id=self.folder.name,
+            origin="measured",
+            complete=False,
+            state=State(phase="verify"),
+            marks=plan.marks,
+            started=stamp(moment),
+            artifact=ArtifactRef(
+                name=manifest.artifact.name,
+                version=manifest.artifact.version,
+                content_id=None,
+                lock_blake3=None,
+            ),
+            tool=ToolRef(
+                name="artifact",
+                version=__version__,
+                python=platform.python_version(),
+                command=tuple(self._argument(text) for text in plan.options.command),
+            ),
+            machine=machine(),
+            device=plan.device,
+            workload=plan.workload,
+            protocol=plan.protocol,
+            protocol_digest=plan.protocol.digest(),
+            metric=Metric(**manifest.metric.model_dump()),
+            gates=manifest.gates,
+            statistics=manifest.statistics,
+            headings=Headings(**manifest.report.model_dump(exclude={"suffix"})),
+        )
+
+    def _argument(self, text: str) -> str:
+        """An argument of the command without any path of this machine."""
+        name, equals, value = text.partition("=")
+        if text.startswith("-") and equals:
+            return f"{name}={self._argument(value)}"
+        if not Path(text).is_absolute():
+            return self.scrub.text(text)
+        if Path(text) == self.plan.root:
+            return "."
+        scrubbed = self.scrub.text(text).removeprefix("$ROOT/")
+        # Of a place that has no token only the last name is kept.
+        return f".../{Path(text).name}" if Path(scrubbed).is_absolute() else scrubbed
+
+    def complete(self) -> Outcome:
+        """Go through every phase; on the way out nothing is left running or half-said."""
+        try:
+            with self._guarded() as (reaper, scratch):
+                self._verify()
+                self._prepare(reaper, scratch)
+                self._gates()
+                self._timing()
+            results = self._report()
+        except BaseException as error:
+            with ignored():
+                known = self._failed(error)
+            if known is error:
+                raise
+            raise known from error
+        finally:
+            self.progress.close()
+        return Outcome(results, self.folder)
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[tuple[Reaper, Path]]:
+        """A reaper and a scratch folder; workers that still run at the end are killed."""
+        reaper = Reaper()
+        try:
+            scratch = Path(tempfile.mkdtemp(prefix="artifact-run-"))
+            reaper.folder(scratch)
+            self.scrub.add("$SCRATCH", scratch)
+            yield reaper, scratch
+        finally:
+            with ignored():
+                for session in self.sessions:
+                    session.worker.kill()
+                reaper.close()
+
+    # --- phases
+
+    def _enter(self, phase: Phase, steps: int) -> None:
+        self.times.enter(phase)
+        self.at = (None, None)
+        self.rundir.set(state=State(phase=phase))
+        self.rundir.save()
+        self.progress.phase(phase, steps)
+
+    def _verify(self) -> None:
+        """Nothing of the artifact is executed before this has passed."""
+        from artifact.integrity.documents import load_lock, load_manifest
+        from artifact.integrity.tree import Tree
+        from artifact.integrity.verify import verify
+
+        self._enter("verify", 1)
+        root = self.plan.root
+        self.progress.step("every byte against manifests/lock.json")
+        with self.times.measure("hash and compare the tree"):
+            report = verify(Tree(root))
+            report.require()
+        data = read_bytes(root / LOCK)
+        if blake3(data).hexdigest() != report.lock_blake3 or (
+            load_manifest(root) != self.plan.manifest
+        ):
+            raise VerificationError(
+                "the tree changed while it was verified",
+                where=f"{MANIFEST} or {LOCK}",
+                cause="another process writes to it",
+                next="artifact verify",
+            )
+        self.lock_pins = {pin.path: pin.blake3 for pin in load_lock(root).files}
+        write_atomic(self.folder / LOCK_COPY, data)
+        reference = self.rundir.get("artifact")
+        self.rundir.set(
+            artifact=reference.model_copy(
+                update={"content_id": report.content_id, "lock_blake3": report.lock_blake3}
+            )
+        )
+
+    def _prepare(self, reaper: Reaper, scratch: Path) -> None:
+        plan = self.plan
+        self._enter("prepare", len(self.chosen) + 2 * len(plan.backends))
+        make_scratch(scratch)
+        for chosen in self.chosen.values():
+            self.progress.step(f"interpreter {chosen.environment}")
+            with self.times.measure(f"check the interpreter {chosen.environment}"):
+                interpreter = interpreters.inspect(plan, chosen, self.scrub)
+            self.rundir.add("interpreters", interpreter)
+            if interpreter.locked is False:
+                marks = self.rundir.get("marks")
+                self.rundir.set(marks=tuple(dict.fromkeys(("UNLOCKED", *marks))))
+        for backend in plan.backends:
+            self.at = (backend, None)
+            self.progress.step(f"{backend.name}: start")
+            self._start(backend, reaper, scratch)
+        first = plan.workload.shapes[0]
+        for session in self.sessions:
+            self.at = (session.backend, first)
+            self.progress.step(f"{session.backend.name}: prepare {first.name}")
+            session.prepare(first)
+
+    def _start(self, backend: Backend, reaper: Reaper, scratch: Path) -> None:
+        plan = self.plan
+        environment = child_environment(
+            backend,
+            caller=os.environ,
+            scratch=scratch,
+            chosen=plan.worker_env.get(backend.name, {}),
+            device_uuid=None if plan.gpu is None else plan.gpu.uuid,
+        )
+        recorded = self.scrub.mapping(environment.recorded)
+        chosen = self.chosen[backend.environment or RUNNER]
+        log = RawLog(self.folder / LOGS / f"{backend.name}.log", self.scrub)
+        for name, value in sorted(recorded.items()):
+            log.note(f"{name}={value}")
+        worker = Worker(
+            backend.name,
+            command_line(backend, chosen.path, plan.root),
+            environment=environment.values,
+            cwd=plan.root,
+            log=log,
+            reaper=reaper,
+        )
+        session = Session(backend, plan, worker, self.times)
+        self.sessions.append(session)
+        hello = session.start()
+        self.rundir.add(
+            "backends",
+            BackendRun(
+                name=backend.name,
+                title=backend.title,
+                anchor=backend.anchor,
+                environment=chosen.environment,
+                worker=backend.worker,
+                worker_blake3=self.lock_pins.get(backend.worker),
+                env=recorded,
+                versions=self.scrub.mapping(hello.versions),
+                log=f"{LOGS}/{backend.name}.log",
+            ),
+        )
+
+    def _gates(self) -> None:
+        """Every backend at every shape: right outputs pass, wrong ones do not."""
+        plan, rules = self.plan, self.plan.manifest.gates
+        self._enter("gates", len(self.sessions) * len(plan.workload.shapes))
+        for shape in plan.workload.shapes:
+            for session in self.sessions:
+                backend = session.backend
+                self.at = (backend, shape)
+                self.progress.step(f"{backend.name}, {shape.name}")
+                session.prepare(shape)
+                record = session.check(shape)
+                self.rundir.add("checks", record)
+                witnessed = session.witness(shape)
+                self.rundir.add("witnesses", witnessed)
+                self.rundir.save_soon()
+                # A kernel that is another one is told as such, not as one that errs.
+                witness.require(backend.name, shape.name, backend.witness, witnessed.facts)
+                gates.require_same_inputs(self.rundir.get("checks"))
+                gates.require_passed(record)
+                gates.require_rejected(record, rules, shape.dims)
+
+    def _timing(self) -> None:
+        plan = self.plan
+        shapes = {shape.name: shape for shape in plan.workload.shapes}
+        sessions = {session.backend.name: session for session in self.sessions}
+        windows = schedule(plan.protocol, tuple(sessions), tuple(shapes), plan.anchor)
+        work = {
+            name: float(formula.evaluate(plan.manifest.metric.work, shape.dims))
+            for name, shape in shapes.items()
+        }
+        estimate = Estimate(work)
+        self.rundir.set(order=suite_order(windows))
+        self._enter("timing", len(windows))
+        before: tuple[str, int] | None = None
+        for number, window in enumerate(windows):
+            session, shape = sessions[window.backend], shapes[window.shape]
+            self.at = (session.backend, shape)
+            label = f"{window.backend}, {window.shape}, round {window.round + 1}"
+            self.progress.step(label, estimate.remaining(windows[number:]))
+            if plan.protocol.order == "interleaved":
+                # Every backend of a block holds its tensors before any of them is timed.
+                for other in self.sessions:
+                    self.at = (other.backend, shape)
+                    other.prepare(shape)
+                self.at = (session.backend, shape)
+            session.prepare(shape)
+            if (window.backend, window.position) != before:
+                before = (window.backend, window.position)
+                with self.times.measure("wait for the device", window.backend):
+                    self.watch.wait()
+            sample = session.time(window, self.watch)
+            self.rundir.add("samples", sample)
+            if not sample.valid:
+                raise MeasurementInvalid(
+                    f"a sample of {window.backend} is not valid",
+                    expected="a device that is left alone and keeps its clocks",
+                    found="; ".join(sample.reasons),
+                )
+            estimate.add(window, sample.seconds or 0.0)
+            self.rundir.save_soon()
+        for session in self.sessions:
+            self.at = (session.backend, None)
+            session.confirm()
+            with self.times.measure("stop", session.backend.name):
+                session.worker.stop()
+
+    def _report(self) -> RunResults:
+        from artifact.report.base import write_reports
+
+        plan = self.plan
+        self._enter("report", 3)
+        self.progress.step("summary")
+        with self.times.measure("summary"):
+            rows, comparisons = summarise(
+                self.rundir.get("samples"),
+                plan.workload,
+                [backend.name for backend in plan.backends],
+                plan.anchor,
+                plan.manifest.metric,
+                plan.manifest.statistics,
+                plan.protocol,
+            )
+        self.rundir.set(summary=rows, comparisons=comparisons)
+        self.rundir.save()
+        # The pages show where the time went, so what making them takes is not in it.
+        self.rundir.set(times=self.times.records())
+        done = self.rundir.results(
+            state=State(phase="done"), complete=True, finished=stamp(utc_now())
+        )
+        self.progress.step("tables, plots and page")
+        write_reports(done, self.folder)
+        self.progress.step("pins")
+        # A signal that comes now finds a run that is done.
+        with ignored():
+            return self.rundir.finish(done)
+
+    # --- the way out
+
+    def _failed(self, error: BaseException) -> BaseException:
+        """Note ``error`` in results.json, and return what is to be raised for it."""
+        backend, shape = self.at
+        phase = self.rundir.phase
+        known = self._known(error)
+        log = None
+        if backend is not None and (self.folder / LOGS / f"{backend.name}.log").is_file():
+            log = f"{LOGS}/{backend.name}.log"
+        shown = _shown(self.folder)
+        if isinstance(known, ArtifactError):
+            places = [f"phase {phase}"]
+            if backend is not None:
+                places.insert(0, f"backend {backend.name}")
+            if shape is not None:
+                places.append(f"shape {shape.name}")
+            lines = [", ".join(places)]
+            if known.where is not None and known.where not in lines[0]:
+                lines.append(known.where)
+            lines.append(f"raw log {shown}/{log}" if log else f"run folder {shown}")
+            record_where = known.where
+            known.where = "\n".join(lines)
+            if known.next is None:
+                known.next = self._next(log, shown)
+            record = _record(known, phase, record_where, self._written)
+        else:
+            record = ErrorRecord(
+                error=type(error).__name__,
+                exit_code=int(ExitCode.VERIFICATION),
+                what=self.scrub.text(str(error)) or type(error).__name__,
+                phase=phase,
+            )
+        record = record.model_copy(
+            update={
+                "backend": None if backend is None else backend.name,
+                "shape": None if shape is None else shape.name,
+                "log": log,
+            }
+        )
+        self._discard_pages()
+        self.rundir.set(times=self.times.records())
+        self.rundir.fail(record, utc_now())
+        return known
+
+    def _known(self, error: BaseException) -> BaseException:
+        if isinstance(error, KeyboardInterrupt):
+            return Interrupted("the run was interrupted", found="SIGINT", next=self._again())
+        if isinstance(error, Interrupted):
+            error.what = "the run was interrupted"
+            error.next = self._again()
+        if isinstance(error, OSError):
+            return EnvironmentUnmet(
+                "the system refused an operation",
+                where=str(error.filename) if error.filename else None,
+                found=error.strerror or str(error),
+                next="df -h; ls -ld the folder; then run the same command again",
+            )
+        return error
+
+    def _next(self, log: str | None, shown: str) -> str:
+        return (f"read {shown}/{log}; then: " if log else "") + self._again()
+
+    def _again(self) -> str:
+        return shlex.join(self.plan.options.command)
+
+    def _written(self, text: str) -> str:
+        """``text`` without names of this machine."""
+        command = self.rundir.get("tool").command
+        return self.scrub.text(text.replace(self._again(), shlex.join(command)))
+
+    def _discard_pages(self) -> None:
+        """Remove tables and plots: they would say that the run is complete."""
+        keep = {RESULTS, LOCK_COPY, LOGS}
+        with contextlib.suppress(OSError):
+            for path in self.folder.iterdir():
+                if path.name not in keep and path.is_file():
+                    path.unlink()
+
+
+def _record(
+    error: ArtifactError, phase: Phase, where: str | None, written: Callable[[str], str]
+) -> ErrorRecord:
+    def text(value: str | None) -> str | None:
+        return None if value is None else written(value)
+
+    return ErrorRecord(
+        error=type(error).__name__,
+        exit_code=int(error.exit_code),
+        what=written(error.what),
+        phase=phase,
+        where=text(where),
+        expected=text(error.expected),
+        found=text(error.found),
+        cause=text(error.cause),
+        next=text(error.next),
+    )
+
+
+def _shown(folder: Path) -> str:
+    """``folder`` as a person at the terminal would type it."""
+    relative = os.path.relpath(folder)
+    return str(folder) if relative.startswith("../..") else relative

@@ -1,0 +1,60 @@
+"""Names of the machine, kept out of what a run writes down.
+
+Logs and results are published. Where a path of this machine or its host name would stand,
+they say which of a few known places it is: ``$ROOT/baselines/x.py``, ``$PYTHON``,
+``$HOST``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+# Directories that every Linux machine has say nothing about this one.
+_COMMON = frozenset({"", "/", "/usr", "/usr/local", "/opt", "/bin", "/usr/bin", "/tmp"})  # noqa: S108
+
+_HOST_MIN_LENGTH = 3
+
+
+class Scrubber:
+    """Replaces known places in text, the longest first, at the borders of path components."""
+
+    def __init__(self, places: Iterable[tuple[str, str | os.PathLike[str]]] = ()) -> None:
+        """Know ``places``: pairs of a token such as ``$ROOT`` and its absolute path."""
+        self._tokens: dict[str, str] = {}
+        self._pattern: re.Pattern[str] | None = None
+        host = socket.gethostname()
+        self._host = (
+            re.compile(rf"(?<![\w.-]){re.escape(host)}(?![\w-])")
+            if len(host) >= _HOST_MIN_LENGTH and host != "localhost"
+            else None
+        )
+        for token, path in places:
+            self.add(token, path)
+
+    def add(self, token: str, path: str | os.PathLike[str]) -> None:
+        """Know one more place, also under the name that its symlinks resolve to."""
+        if not Path(path).is_absolute():
+            return
+        for name in (os.fspath(path), os.path.realpath(path)):
+            if name.rstrip("/") not in _COMMON:
+                self._tokens.setdefault(name.rstrip("/"), token)
+        names = sorted(self._tokens, key=len, reverse=True)
+        if names:
+            choice = "|".join(re.escape(name) for name in names)
+            # `/srv/root` is not below `/root`; `-I/root/include` is.
+            start = r"(?:(?<![\w.-])|(?<=-[IL]))"
+            self._pattern = re.compile(rf"{start}(?:{choice})(?![\w-]|\.\w)")
+
+    def text(self, text: str) -> str:
+        """``text`` with every known place replaced by its token."""
+        if self._pattern is not None:
+            text = self._pattern.sub(lambda match: self._tokens[match.group()], text)
+        return self._host.sub("$HOST", text) if self._host is not None else text
+
+    def mapping(self, values: Mapping[str, str]) -> dict[str, str]:
+        """``values`` with every value scrubbed."""
+        return {name: self.text(value) for name, value in values.items()}

@@ -1,0 +1,249 @@
+"""``artifact run``: verify, check and time the backends; write a run folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import typer
+
+from artifact.bench.progress import Lines, Progress, duration
+from artifact.cli.options import Json, NoColor, Quiet, Root, Verbose
+from artifact.cli.output import Output
+from artifact.model.root import find_root
+
+if TYPE_CHECKING:
+    from artifact.bench.runner import Outcome
+    from artifact.model.results import Phase
+    from artifact.report.tables import Table
+
+
+def command(
+    workload: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What to measure (default: the manifest's)."),
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(metavar="N", help="The GPU: its index in PCI order, or its UUID.")
+    ] = None,
+    backends: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Only these backends (default: all).")
+    ] = None,
+    python: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The interpreter of environments that ask for --python."),
+    ] = None,
+    ws_python: Annotated[
+        Path | None,
+        typer.Option(
+            "--ws-python",
+            metavar="PATH",
+            help="The interpreter of environments that ask for --ws-python.",
+        ),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            click_type=click.Choice(["paper", "interleaved"]), help="The order of the samples."
+        ),
+    ] = None,
+    warmup: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Other than the protocol's launches before a sample."
+        ),
+    ] = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Other than the protocol's launches in a sample."),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Other than the protocol's samples of each."),
+    ] = None,
+    results_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--results-dir", metavar="DIR", help="Where the run folder is made (default: results/)."
+        ),
+    ] = None,
+    worker_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--worker-env",
+            metavar="BACKEND:NAME=VALUE",
+            help="Set a variable for one worker; recorded. May be repeated.",
+        ),
+    ] = None,
+    unlocked_env: Annotated[
+        bool,
+        typer.Option(
+            "--unlocked-env", help="Accept interpreters that differ from their lock; recorded."
+        ),
+    ] = False,
+    root: Root = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_color: NoColor = False,
+) -> None:
+    """Verify the tree, check every backend's answers, time them, and write a new run folder.
+
+    Nothing is executed whose digest does not match the lock. Every backend must pass the
+    gates, and every known-wrong output must fail them, before anything is timed. A workload
+    for a GPU is never run on the processor instead.
+
+    Examples:  artifact run --workload cpu-demo    artifact run --gpu 0 --backends v4,v3
+
+    Exit codes: 1 the tree is not as locked, 2 usage, 3 no GPU, interpreter, room or free
+    device, 4 a gate failed, 5 the measurement is not valid, 6 something else would have run.
+    """
+    out = Output(json=json, quiet=quiet, verbose=verbose, color=not no_color)
+    began = time.monotonic()
+    from artifact.bench.plan import Options
+    from artifact.bench.runner import run
+    from artifact.integrity.documents import load_manifest
+
+    place = find_root(Path.cwd(), root)
+    named = {"--python": python, "--ws-python": ws_python}
+    options = Options(
+        workload=workload,
+        gpu=gpu,
+        backends=None if backends is None else _names(backends),
+        interpreters={option: path for option, path in named.items() if path is not None},
+        order=order,  # type: ignore[arg-type]  # the parser admits these two alone
+        warmup=warmup,
+        repeat=repeat,
+        rounds=rounds,
+        results_dir=results_dir,
+        worker_env=tuple(worker_env or ()),
+        unlocked_env=unlocked_env,
+        command=("artifact", *sys.argv[1:]),
+    )
+    progress = _progress(out)
+    outcome = run(options, place, load_manifest(place), progress)
+    _print(out, outcome, time.monotonic() - began)
+    out.document(lambda: _document(outcome))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _progress(out: Output) -> Progress:
+    if out.interactive:
+        return _Live(color=out.color)
+    # Under --quiet and --json notes are silent.
+    return Lines(out.note, interval=0.0 if out.verbose else 5.0)
+
+
+class _Live(Progress):
+    """One line at the foot of a terminal.
+
+    It is drawn between steps only: a thread that redraws it would run while samples are
+    taken.
+    """
+
+    def __init__(self, color: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self._bar = Bar(
+            TextColumn("{task.fields[phase]:<8}", style="bold"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=Console(stderr=True, no_color=not color, highlight=False),
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task("", total=None, phase="")
+        self._bar.start()
+        self._done = 0
+
+    def phase(self, phase: Phase, steps: int) -> None:
+        self._done = 0
+        self._bar.reset(self._task, total=steps, phase=phase, description="")
+        self._bar.refresh()
+
+    def step(self, label: str, remaining: float | None = None) -> None:
+        left = "" if remaining is None else f", about {duration(remaining)} left"
+        self._bar.update(self._task, completed=self._done, description=label + left)
+        self._done += 1
+        self._bar.refresh()
+
+    def message(self, text: str) -> None:
+        self._bar.console.print(text, markup=False)
+
+    def close(self) -> None:
+        self._bar.stop()
+
+
+def _print(out: Output, outcome: Outcome, seconds: float) -> None:
+    from artifact.report import tables
+
+    results = outcome.results
+    for make in (tables.times, tables.ratios):
+        table = make(results)
+        if table is not None:
+            _print_table(out, table)
+    folder = _shown(outcome.folder)
+    for mark in results.marks:
+        out.say(f"mark:       {out.mark(mark)}")
+    if out.verbose:
+        for record in results.times:
+            who = f" ({record.backend})" if record.backend else ""
+            out.say(f"time:       {record.seconds:9.3f} s  {record.phase}: {record.activity}{who}")
+    out.say(f"took:       {duration(seconds)}")
+    out.always(f"run:        {folder}")
+    out.say(f"next:       artifact verify {folder}")
+
+
+def _print_table(out: Output, table: Table) -> None:
+    """A table as aligned text, with its caption folded under it."""
+    import textwrap
+
+    lines = [table.headers, *(tuple(cell.text for cell in row) for row in table.rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(table.headers))]
+    out.say(table.title)
+    for line in lines:
+        cells = (
+            f"{text:>{width}}" if side == "r" else f"{text:<{width}}"
+            for text, width, side in zip(line, widths, table.align, strict=True)
+        )
+        out.say("  " + "  ".join(cells).rstrip())
+    for line_ in textwrap.wrap(table.caption, 96):
+        out.say(f"  {line_}")
+    out.say()
+
+
+def _document(outcome: Outcome) -> dict[str, Any]:
+    results = outcome.results
+    plain = results.model_dump(mode="json")
+    return {
+        "run": results.run_id,
+        "folder": _shown(outcome.folder),
+        "complete": results.complete,
+        "marks": plain["marks"],
+        "content_id": f"blake3:{results.artifact.content_id}",
+        "workload": results.workload.name,
+        "protocol": results.protocol.name,
+        "protocol_digest": f"blake3:{results.protocol_digest}",
+        "device": plain["device"],
+        "order": plain["order"],
+        "summary": plain["summary"],
+        "comparisons": plain["comparisons"],
+        "times": plain["times"],
+    }
+
+
+def _shown(folder: Path) -> str:
+    relative = os.path.relpath(folder)
+    return str(folder) if relative.startswith("../..") else relative
