@@ -24,7 +24,8 @@ def rate(work: float, ms: float, per_second: float) -> float:
 
     With 1e12 a second this is ``work / (ms * 1e9)``, to the last bit.
     """
-    return work / (ms * (per_second / 1000))
+    unit = ms * (per_second / 1000)
+    return work / unit if unit > 0 else math.inf
 
 
 def summarise(
