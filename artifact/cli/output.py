@@ -39,6 +39,11 @@ class Output:
         """Whether standard error takes colours."""
         return self._color and sys.stderr.isatty()
 
+    @property
+    def answer_color(self) -> bool:
+        """Whether standard output takes colours."""
+        return self._color and sys.stdout.isatty()
+
     def say(self, text: str = "") -> None:
         """A line of the answer; silent under ``--quiet`` and ``--json``."""
         if not self.json and not self.quiet:
@@ -76,15 +81,15 @@ class Output:
 
     def good(self, text: str) -> str:
         """``text`` in green, where standard output takes colours."""
-        return f"{_GREEN}{text}{_RESET}" if self._color and sys.stdout.isatty() else text
+        return f"{_GREEN}{text}{_RESET}" if self.answer_color else text
 
     def bad(self, text: str) -> str:
         """``text`` in red, where standard output takes colours."""
-        return f"{_RED}{text}{_RESET}" if self._color and sys.stdout.isatty() else text
+        return f"{_RED}{text}{_RESET}" if self.answer_color else text
 
     def mark(self, text: str) -> str:
         """``text`` in yellow, where standard output takes colours."""
-        return f"{_YELLOW}{text}{_RESET}" if self._color and sys.stdout.isatty() else text
+        return f"{_YELLOW}{text}{_RESET}" if self.answer_color else text
 
 
 class _State:

@@ -22,6 +22,7 @@ def every_table(results: RunResults) -> tuple[Table, ...]:
         gates(results),
         environment(results),
         backends(results),
+        variables(results),
         witnesses(results),
         inputs(results),
         phases(results),
@@ -121,13 +122,30 @@ def backends(results: RunResults) -> Table | None:
             (
                 visible(b.title),
                 b.name,
-                "; ".join((b.environment, *(visible(f"{k}={v}") for k, v in b.env.items()))),
+                b.environment,
                 visible(b.worker),
                 b.worker_blake3[: words.SHORT] if b.worker_blake3 else NOTHING,
                 ", ".join(visible(f"{k} {v}") for k, v in b.versions.items()) or NOTHING,
             )
             for b in results.backends
         ),
+    )
+
+
+def variables(results: RunResults) -> Table | None:
+    """The environment variables of the workers, those that are alike together."""
+    alike: dict[str, list[str]] = {}
+    for backend in results.backends:
+        said = "; ".join(visible(f"{key}={value}") for key, value in backend.env.items())
+        if said:
+            alike.setdefault(said, []).append(visible(backend.title))
+    return table(
+        results,
+        "variables",
+        "Environment variables of the workers",
+        ("Implementations", "Variables"),
+        "ll",
+        ((", ".join(titles_), said) for said, titles_ in alike.items()),
     )
 
 
@@ -164,8 +182,20 @@ def gates(results: RunResults) -> Table | None:
             )
             for c in results.checks
         ),
+        _thresholds(results),
         "A control is a known-wrong output. The strict gate must reject every one of them; the "
         "last column says how many the published gate would have rejected.",
+    )
+
+
+def _thresholds(results: RunResults) -> str:
+    if results.gates is None:
+        return ""
+    published, strict = results.gates.published, results.gates.strict
+    return (
+        f"Published gate: abs(error) <= {published.atol:g} + {published.rtol:g} * abs(reference). "
+        f"Strict gate: in every band of rows, no more than {strict.factor:g} times the error of "
+        "the plain low-precision implementation."
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from artifact.model.results import RunResults
-from artifact.report import facts, tables, words
+from artifact.report import facts, words
 from artifact.report.base import Report
 from artifact.report.tables import Table
 from artifact.report.words import visible
@@ -20,7 +20,7 @@ _SPECIAL = re.compile(
 _START = re.compile(r"^(?:\d+(?=[.)])(?!\S\S)|(?=[-+=](?:\s|$|[-=])))")
 # Bare addresses become links on code hosts, also within cells, and names mention people.
 _LINKS = re.compile(r"(?i)(?<=http)(?=s?://)|(?<=www)(?=\.)|(?<=ftp)(?=://)")
-_MENTION = re.compile(r"@(?=\w)")
+_MENTION = re.compile(r"@(?=[A-Za-z0-9_])")
 
 
 def escape(text: str) -> str:

@@ -24,7 +24,12 @@ TEMPLATE = "report.html.j2"
 SECTIONS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("results", "Results", ("times", "ratios", "anchor"), ("verdicts", "ranges")),
     ("gates", "Was the right thing measured?", ("gates",), ("witnesses", "inputs")),
-    ("environment", "What was run, and on what", ("environment", "backends"), ("phases",)),
+    (
+        "environment",
+        "What was run, and on what",
+        ("environment", "backends"),
+        ("variables", "phases"),
+    ),
     ("absent", "What is not known", ("absent",), ()),
     ("samples", "Every sample", (), ("samples",)),
 )
@@ -44,7 +49,7 @@ class PageReport(Report):
         environment = Environment(
             autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
-        source = files("artifact.report").joinpath("templates", TEMPLATE).read_text("utf-8")
+        source = (files("artifact.report") / "templates" / TEMPLATE).read_text("utf-8")
         text = environment.from_string(source).render(_context(results, earlier))
         return {"report.html": text.encode("utf-8")}
 
@@ -73,7 +78,7 @@ def _context(results: RunResults, earlier: Mapping[str, bytes]) -> dict[str, Any
             if shown or folded
         ],
         "checks": facts.checks(results),
-        "files": [name for name in earlier],
+        "files": list(earlier),
     }
 
 

@@ -49,7 +49,7 @@ PITCH, PANEL_GAP, MARGIN = 0.36, 0.22, 0.3
 LINE, SMALL_LINE = 0.21, 0.165
 
 
-class BadTable(ValueError):
+class TableError(ValueError):
     """The CSV is not a summary.csv; the message is one line with the row."""
 
 
@@ -94,20 +94,20 @@ def read(data: bytes, name: str = "summary.csv") -> Chart:
     """Read a summary.csv. Row 1 is the header, as a spreadsheet counts.
 
     Raises:
-        BadTable: in one line, with the row and the column.
+        TableError: in one line, with the row and the column.
     """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadTable(f"{name}: byte {error.start} is not UTF-8") from error
+        raise TableError(f"{name}: byte {error.start} is not UTF-8") from error
     rows = _rows(text, name)
     try:
         header = next(rows)
     except StopIteration:
-        raise BadTable(f"{name}: row 1: the file is empty, expected a header") from None
+        raise TableError(f"{name}: row 1: the file is empty, expected a header") from None
     missing = [column for column in (*ROW_COLUMNS, *RUN_COLUMNS) if column not in header]
     if missing:
-        raise BadTable(f"{name}: row 1: the header lacks {', '.join(missing)}")
+        raise TableError(f"{name}: row 1: the header lacks {', '.join(missing)}")
     run: dict[str, str] | None = None
     titles: dict[str, str] = {}
     shapes: list[str] = []
@@ -115,29 +115,29 @@ def read(data: bytes, name: str = "summary.csv") -> Chart:
     for number, cells in enumerate(rows, start=2):
         where = f"{name}: row {number}"
         if len(cells) != len(header):
-            raise BadTable(f"{where}: expected {len(header)} cells, found {len(cells)}")
+            raise TableError(f"{where}: expected {len(header)} cells, found {len(cells)}")
         row = {key: _printable(unguard(cell)) for key, cell in zip(header, cells, strict=True)}
         here = {column: row[column] for column in RUN_COLUMNS}
         run = run or here
         for column in RUN_COLUMNS:
             if here[column] != run[column]:
-                raise BadTable(
+                raise TableError(
                     f"{where}: {column}: expected {run[column]!r} as in row 2, "
                     f"found {here[column]!r}; rows of two runs do not belong in one figure"
                 )
         place = (row["backend"], row["shape"])
         if place in bars:
-            raise BadTable(f"{where}: {place[0]} at {place[1]} stands in the table twice")
+            raise TableError(f"{where}: {place[0]} at {place[1]} stands in the table twice")
         if titles.setdefault(row["backend"], row["title"]) != row["title"]:
-            raise BadTable(f"{where}: title: {row['backend']} has two titles")
+            raise TableError(f"{where}: title: {row['backend']} has two titles")
         if row["shape"] not in shapes:
             shapes.append(row["shape"])
         low, rate, high = (_rate(row, c, where) for c in ("rate_min", "rate", "rate_max"))
         if not low <= rate <= high:
-            raise BadTable(f"{where}: rate: {rate} is not between rate_min and rate_max")
+            raise TableError(f"{where}: rate: {rate} is not between rate_min and rate_max")
         bars[place] = Bar(rate, low, high)
     if run is None:
-        raise BadTable(f"{name}: row 2: expected at least one row below the header, found none")
+        raise TableError(f"{name}: row 2: expected at least one row below the header, found none")
     return Chart(run, titles, tuple(shapes), bars)
 
 
@@ -148,7 +148,7 @@ def _rows(text: str, name: str) -> Iterator[list[str]]:
         for number, row in enumerate(reader, start=1):  # noqa: B007 - the error names the row
             yield row
     except csv.Error as error:
-        raise BadTable(f"{name}: row {number + 1}: {error}") from error
+        raise TableError(f"{name}: row {number + 1}: {error}") from error
 
 
 def _printable(text: str) -> str:
@@ -161,7 +161,7 @@ def _rate(row: dict[str, str], column: str, where: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise BadTable(f"{where}: {column}: expected a positive number, found {row[column]!r}")
+        raise TableError(f"{where}: {column}: expected a positive number, found {row[column]!r}")
     return value
 
 
@@ -203,7 +203,7 @@ def draw(data: bytes, name: str = "summary.csv") -> dict[str, bytes]:
     """The figures of a summary.csv, by file name.
 
     Raises:
-        BadTable: where ``data`` is not a summary.csv.
+        TableError: where ``data`` is not a summary.csv.
         ImportError: where matplotlib is missing.
     """
     chart = read(data, name)
@@ -241,13 +241,14 @@ def figure(chart: Chart) -> Figure:
     FigureCanvasAgg(made)
     _header(made, chart, width, height)
     top = max(bar.high for bar in chart.bars.values())
-    axes: list[Axes] = []
     for i, shape in enumerate(chart.shapes):
         x = left + (i % columns) * (panel_w + PANEL_GAP)
         y = height - head - (i // columns) * row_h - panel_h
         box = (x / width, y / height, panel_w / width, panel_h / height)
-        axes.append(made.add_axes(box))
-        _panel(axes[-1], chart, shape, top, names if i % columns == 0 else None)
+        axes = made.add_axes(box)
+        _panel(axes, chart, shape, top, names if i % columns == 0 else None)
+        title = _lines(f"{chart.run['axis']}: {shape}", 9.5, panel_w * 0.92, most=1)[0]
+        axes.set_title(title, fontsize=9.5, fontweight="bold", color=INK, loc="left", pad=6)
     made.text(
         (left + (columns * panel_w + (columns - 1) * PANEL_GAP) / 2) / width,
         (foot - 0.5) / height,
@@ -338,12 +339,12 @@ def _panel(
             ecolor=INK, elinewidth=1.2, capsize=3.2, capthick=1.2, zorder=4,
         )  # fmt: skip
         # In a column of their own: beside the bars they would meet the anchor's line.
-        axes.text(top * 1.2, y, number(bar.rate), ha="right", va="center", fontsize=8.5,
+        axes.text(top * 1.24, y, number(bar.rate), ha="right", va="center", fontsize=8.5,
                   color=INK, zorder=5)  # fmt: skip
     if (anchor, shape) in chart.bars:
         axes.axvline(chart.bars[anchor, shape].rate, color=INK, linewidth=0.9,
                      linestyle=(0, (4, 3)), zorder=3)  # fmt: skip
-    axes.set_xlim(0, top * 1.2)
+    axes.set_xlim(0, top * 1.24)
     axes.set_ylim(len(chart.titles) - 0.45, -0.55)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.tick_params(axis="x", labelsize=8, colors=QUIET, length=3)
@@ -356,9 +357,6 @@ def _panel(
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color("#999999")
-    width = axes.get_position().width * axes.figure.get_figwidth()
-    title = _lines(f"{chart.run['axis']}: {shape}", 9.5, width * 0.92, most=1)[0]
-    axes.set_title(title, fontsize=9.5, fontweight="bold", color=INK, loc="left", pad=6)
 
 
 def number(value: float) -> str:
@@ -393,7 +391,7 @@ def main(arguments: list[str] | None = None) -> int:
         for name, data in files.items():
             _write(options.output / name, data)
             print(options.output / name)
-    except BadTable as error:
+    except TableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except ImportError as error:

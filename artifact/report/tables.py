@@ -67,8 +67,9 @@ def table(
 def titles(results: RunResults) -> dict[str, str]:
     """Backend name -> what tables print: in the order of the summary, then of the backends."""
     known = {b.name: visible(b.title) for b in results.backends}
-    rows = (*results.summary, *results.comparisons)
-    order = dict.fromkeys((*(row.backend for row in rows), *known))
+    measured = [row.backend for row in results.summary]
+    compared = [row.backend for row in results.comparisons]
+    order = dict.fromkeys((*measured, *compared, *known))
     return {name: known.get(name, visible(name)) for name in order}
 
 
@@ -104,6 +105,12 @@ def summary_by_place(results: RunResults) -> dict[tuple[str, str], SummaryRow]:
 def comparison_by_place(results: RunResults) -> dict[tuple[str, str], Comparison]:
     """(backend, shape) -> its comparison."""
     return {(row.backend, row.shape): row for row in results.comparisons}
+
+
+_RATIO = {
+    "paper": "Median time of the anchor over median time of the implementation.",
+    "interleaved": "Median over the rounds of the anchor's time over the implementation's.",
+}
 
 
 def _note(results: RunResults) -> str:
@@ -182,8 +189,9 @@ def ratios(results: RunResults) -> Table | None:
             for name, label in _labelled(results).items()
             if name in compared
         ),
-        "Median time of the anchor over median time of the implementation, with its interval "
-        "in brackets where there are samples enough: above 1 is faster than the anchor.",
+        _RATIO[results.protocol.order],
+        "Above 1 is faster than the anchor. In brackets the interval, where there are samples "
+        "enough for one.",
         _note(results),
     )
 
@@ -211,7 +219,19 @@ def verdicts(results: RunResults) -> Table | None:
             if row.verdict != "ANCHOR"
         ),
         "Detectable is the smallest relative difference that these samples would show.",
+        _rules(results),
         _note(results),
+    )
+
+
+def _rules(results: RunResults) -> str:
+    rules = results.statistics
+    if rules is None:
+        return ""
+    return (
+        f"Intervals hold at {rules.confidence:.0%} confidence; a tie is a difference of less than "
+        f"{words.percent(rules.tie, signed=False)}; beyond a drift of "
+        f"{words.percent(rules.max_drift, signed=False)} nothing is decided."
     )
 
 
