@@ -8,7 +8,6 @@ protocol (``MHA_SEQ``, ``CHOREO_*``, ``CPATH``, ``NVCC_*_FLAGS``, ``PYTHONPATH``
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +25,9 @@ _PASSED_TO_GPU = ("CUDA_HOME", "LD_LIBRARY_PATH")
 _FIXED = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 """Numbers, messages and times look alike everywhere."""
 
-_THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Left to themselves the libraries count the processors each in its own way."""
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Left to themselves the libraries count the processors each in its own way, and their
+threads wait for each other on a machine that does other work. The manifest may say more."""
 
 _CACHES = {
     "TMPDIR": "tmp",
@@ -120,7 +120,7 @@ def child_environment(
     passed = (*_PASSED, *(_PASSED_TO_GPU if backend.device == "gpu" else ()))
     fixed = dict(_FIXED)
     if backend.device == "cpu":
-        fixed.update(dict.fromkeys(_THREAD_COUNTS, str(len(os.sched_getaffinity(0)))))
+        fixed.update(_ONE_THREAD)
     fixed.update(backend.env)
     fixed.update(chosen)
     values, recorded = {}, {}

@@ -9,6 +9,7 @@ same for people who write a worker.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, TypeAdapter
@@ -124,6 +125,7 @@ Answer = Annotated[
 ]
 
 
+@lru_cache(maxsize=None)
 def answer_adapter() -> TypeAdapter[Answer]:
     """The parser of one answer line."""
     return TypeAdapter(Answer)

@@ -67,9 +67,10 @@ class Plan:
 
     @property
     def results_dir(self) -> Path:
-        """Where the run folder is made."""
+        """Where the run folder is made: an absolute path."""
         default = self.root / self.manifest.inventory.results
-        return default if self.options.results_dir is None else self.options.results_dir
+        chosen = self.options.results_dir
+        return default if chosen is None else Path.cwd() / chosen
 
 
 def make_plan(options: Options, root: Path, manifest: Manifest, nvml: Any = None) -> Plan:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
-import shlex
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,17 +16,17 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from artifact import __version__
-from artifact.bench import gates, interpreters, witness
+from artifact.bench import ending, gates, interpreters, witness
 from artifact.bench.childenv import child_environment, command_line, make_scratch
-from artifact.bench.device import Watch, machine
+from artifact.bench.device import Watch
 from artifact.bench.exclusive import exclusive
 from artifact.bench.interpreters import RUNNER, Chosen
+from artifact.bench.opening import first_document
 from artifact.bench.plan import Options, Plan, make_plan
 from artifact.bench.progress import Estimate, Progress
 from artifact.bench.rawlog import RawLog
 from artifact.bench.reaper import Reaper
-from artifact.bench.rundir import LOCK_COPY, LOGS, RESULTS, RunDir, create, stamp, utc_now
+from artifact.bench.rundir import LOCK_COPY, LOGS, RunDir, create, stamp, utc_now
 from artifact.bench.schedule import schedule, suite_order
 from artifact.bench.scrub import Scrubber
 from artifact.bench.session import Session
@@ -37,10 +35,6 @@ from artifact.bench.summary import summarise
 from artifact.bench.times import Times
 from artifact.bench.worker import Worker
 from artifact.errors import (
-    ArtifactError,
-    EnvironmentUnmet,
-    ExitCode,
-    Interrupted,
     MeasurementInvalid,
     VerificationError,
 )
@@ -50,15 +44,10 @@ from artifact.model.backend import Backend
 from artifact.model.load import read_bytes
 from artifact.model.manifest import Manifest
 from artifact.model.results import (
-    ArtifactRef,
     BackendRun,
-    ErrorRecord,
-    Headings,
-    Metric,
     Phase,
     RunResults,
     State,
-    ToolRef,
 )
 from artifact.model.root import LOCK, MANIFEST
 from artifact.model.workload import Shape
@@ -125,53 +114,7 @@ class _Run:
         self.sessions: list[Session] = []
         self.lock_pins: dict[str, str] = {}
         self.at: tuple[Backend | None, Shape | None] = (None, None)
-        self.rundir = RunDir(folder, self._first(moment))
-
-    def _first(self, moment: datetime) -> RunResults:
-        plan, manifest = self.plan, self.plan.manifest
-        return RunResults(
-            results_version=1,
-            run_id=self.folder.name,
-            origin="measured",
-            complete=False,
-            state=State(phase="verify"),
-            marks=plan.marks,
-            started=stamp(moment),
-            artifact=ArtifactRef(
-                name=manifest.artifact.name,
-                version=manifest.artifact.version,
-                content_id=None,
-                lock_blake3=None,
-            ),
-            tool=ToolRef(
-                name="artifact",
-                version=__version__,
-                python=platform.python_version(),
-                command=tuple(self._argument(text) for text in plan.options.command),
-            ),
-            machine=machine(),
-            device=plan.device,
-            workload=plan.workload,
-            protocol=plan.protocol,
-            protocol_digest=plan.protocol.digest(),
-            metric=Metric(**manifest.metric.model_dump()),
-            gates=manifest.gates,
-            statistics=manifest.statistics,
-            headings=Headings(**manifest.report.model_dump(exclude={"suffix"})),
-        )
-
-    def _argument(self, text: str) -> str:
-        """An argument of the command without any path of this machine."""
-        name, equals, value = text.partition("=")
-        if text.startswith("-") and equals:
-            return f"{name}={self._argument(value)}"
-        if not Path(text).is_absolute():
-            return self.scrub.text(text)
-        if Path(text) == self.plan.root:
-            return "."
-        scrubbed = self.scrub.text(text).removeprefix("$ROOT/")
-        # Of a place that has no token only the last name is kept.
-        return f".../{Path(text).name}" if Path(scrubbed).is_absolute() else scrubbed
+        self.rundir = RunDir(folder, first_document(plan, folder.name, moment, self.scrub))
 
     def complete(self) -> Outcome:
         """Go through every phase; on the way out nothing is left running or half-said."""
@@ -410,101 +353,16 @@ class _Run:
     def _failed(self, error: BaseException) -> BaseException:
         """Note ``error`` in results.json, and return what is to be raised for it."""
         backend, shape = self.at
-        phase = self.rundir.phase
-        known = self._known(error)
-        log = None
-        if backend is not None and (self.folder / LOGS / f"{backend.name}.log").is_file():
-            log = f"{LOGS}/{backend.name}.log"
-        shown = _shown(self.folder)
-        if isinstance(known, ArtifactError):
-            places = [f"phase {phase}"]
-            if backend is not None:
-                places.insert(0, f"backend {backend.name}")
-            if shape is not None:
-                places.append(f"shape {shape.name}")
-            lines = [", ".join(places)]
-            if known.where is not None and known.where not in lines[0]:
-                lines.append(known.where)
-            lines.append(f"raw log {shown}/{log}" if log else f"run folder {shown}")
-            record_where = known.where
-            known.where = "\n".join(lines)
-            if known.next is None:
-                known.next = self._next(log, shown)
-            record = _record(known, phase, record_where, self._written)
-        else:
-            record = ErrorRecord(
-                error=type(error).__name__,
-                exit_code=int(ExitCode.VERIFICATION),
-                what=self.scrub.text(str(error)) or type(error).__name__,
-                phase=phase,
-            )
-        record = record.model_copy(
-            update={
-                "backend": None if backend is None else backend.name,
-                "shape": None if shape is None else shape.name,
-                "log": log,
-            }
+        known, record = ending.explain(
+            error,
+            phase=self.rundir.phase,
+            backend=None if backend is None else backend.name,
+            shape=None if shape is None else shape.name,
+            folder=self.folder,
+            command=self.plan.options.command,
+            scrub=self.scrub,
         )
-        self._discard_pages()
+        ending.discard_pages(self.folder)
         self.rundir.set(times=self.times.records())
         self.rundir.fail(record, utc_now())
         return known
-
-    def _known(self, error: BaseException) -> BaseException:
-        if isinstance(error, KeyboardInterrupt):
-            return Interrupted("the run was interrupted", found="SIGINT", next=self._again())
-        if isinstance(error, Interrupted):
-            error.what = "the run was interrupted"
-            error.next = self._again()
-        if isinstance(error, OSError):
-            return EnvironmentUnmet(
-                "the system refused an operation",
-                where=str(error.filename) if error.filename else None,
-                found=error.strerror or str(error),
-                next="df -h; ls -ld the folder; then run the same command again",
-            )
-        return error
-
-    def _next(self, log: str | None, shown: str) -> str:
-        return (f"read {shown}/{log}; then: " if log else "") + self._again()
-
-    def _again(self) -> str:
-        return shlex.join(self.plan.options.command)
-
-    def _written(self, text: str) -> str:
-        """``text`` without names of this machine."""
-        command = self.rundir.get("tool").command
-        return self.scrub.text(text.replace(self._again(), shlex.join(command)))
-
-    def _discard_pages(self) -> None:
-        """Remove tables and plots: they would say that the run is complete."""
-        keep = {RESULTS, LOCK_COPY, LOGS}
-        with contextlib.suppress(OSError):
-            for path in self.folder.iterdir():
-                if path.name not in keep and path.is_file():
-                    path.unlink()
-
-
-def _record(
-    error: ArtifactError, phase: Phase, where: str | None, written: Callable[[str], str]
-) -> ErrorRecord:
-    def text(value: str | None) -> str | None:
-        return None if value is None else written(value)
-
-    return ErrorRecord(
-        error=type(error).__name__,
-        exit_code=int(error.exit_code),
-        what=written(error.what),
-        phase=phase,
-        where=text(where),
-        expected=text(error.expected),
-        found=text(error.found),
-        cause=text(error.cause),
-        next=text(error.next),
-    )
-
-
-def _shown(folder: Path) -> str:
-    """``folder`` as a person at the terminal would type it."""
-    relative = os.path.relpath(folder)
-    return str(folder) if relative.startswith("../..") else relative

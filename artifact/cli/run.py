@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -187,6 +186,7 @@ class _Live(Progress):
 
 
 def _print(out: Output, outcome: Outcome, seconds: float) -> None:
+    from artifact.bench.ending import shown
     from artifact.report import tables
 
     results = outcome.results
@@ -194,7 +194,7 @@ def _print(out: Output, outcome: Outcome, seconds: float) -> None:
         table = make(results)
         if table is not None:
             _print_table(out, table)
-    folder = _shown(outcome.folder)
+    folder = shown(outcome.folder)
     for mark in results.marks:
         out.say(f"mark:       {out.mark(mark)}")
     if out.verbose:
@@ -225,11 +225,13 @@ def _print_table(out: Output, table: Table) -> None:
 
 
 def _document(outcome: Outcome) -> dict[str, Any]:
+    from artifact.bench.ending import shown
+
     results = outcome.results
     plain = results.model_dump(mode="json")
     return {
         "run": results.run_id,
-        "folder": _shown(outcome.folder),
+        "folder": shown(outcome.folder),
         "complete": results.complete,
         "marks": plain["marks"],
         "content_id": f"blake3:{results.artifact.content_id}",
@@ -242,8 +244,3 @@ def _document(outcome: Outcome) -> dict[str, Any]:
         "comparisons": plain["comparisons"],
         "times": plain["times"],
     }
-
-
-def _shown(folder: Path) -> str:
-    relative = os.path.relpath(folder)
-    return str(folder) if relative.startswith("../..") else relative

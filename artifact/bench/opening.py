@@ -1,0 +1,74 @@
+"""results.json of a run that has just begun."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from artifact import __version__
+from artifact.bench.device import machine
+from artifact.bench.plan import Plan
+from artifact.bench.rundir import stamp
+from artifact.bench.scrub import Scrubber
+from artifact.model.results import ArtifactRef, Headings, Metric, RunResults, State, ToolRef
+
+
+def first_document(plan: Plan, run_id: str, moment: datetime, scrub: Scrubber) -> RunResults:
+    """The document before anything has happened: ``complete: false``, nothing measured.
+
+    Args:
+        plan: What the run will do.
+        run_id: The name of the run folder.
+        moment: When it began, in UTC.
+        scrub: Knows the places of this machine.
+    """
+    manifest = plan.manifest
+    return RunResults(
+        results_version=1,
+        run_id=run_id,
+        origin="measured",
+        complete=False,
+        state=State(phase="verify"),
+        marks=plan.marks,
+        started=stamp(moment),
+        artifact=ArtifactRef(
+            name=manifest.artifact.name,
+            version=manifest.artifact.version,
+            content_id=None,
+            lock_blake3=None,
+        ),
+        tool=ToolRef(
+            name="artifact",
+            version=__version__,
+            python=platform.python_version(),
+            command=written_command(plan.options.command, scrub),
+        ),
+        machine=machine(),
+        device=plan.device,
+        workload=plan.workload,
+        protocol=plan.protocol,
+        protocol_digest=plan.protocol.digest(),
+        metric=Metric(**manifest.metric.model_dump()),
+        gates=manifest.gates,
+        statistics=manifest.statistics,
+        headings=Headings(**manifest.report.model_dump(exclude={"suffix"})),
+    )
+
+
+def written_command(command: Sequence[str], scrub: Scrubber) -> tuple[str, ...]:
+    """A command line without any path of this machine; paths below the root are relative."""
+    return tuple(_argument(text, scrub) for text in command)
+
+
+def _argument(text: str, scrub: Scrubber) -> str:
+    name, equals, value = text.partition("=")
+    if text.startswith("-") and equals:
+        return f"{name}={_argument(value, scrub)}"
+    known = scrub.text(text)
+    if known == "$ROOT":
+        return "."
+    known = known.removeprefix("$ROOT/")
+    # Of a place that has no token only the last name is kept.
+    return f".../{Path(known).name}" if Path(known).is_absolute() else known
