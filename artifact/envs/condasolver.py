@@ -8,7 +8,8 @@ is all that locking needs:
     condasolver.py create --prefix P --dry-run --json --override-channels --channel C... SPEC...
 
 The second prints the plan that conda would print: a JSON object with the records to fetch.
-The variable ``ARTIFACT_CHANNEL_URLS``, a JSON object, says where a channel is.
+The variable ``ARTIFACT_CHANNEL_URLS``, a JSON object, says where a channel is;
+``ARTIFACT_SOLVER_SAID`` names a file that takes the reason of a failure.
 Virtual packages (``__glibc`` and its kind) come as packages of the last channel, which
 conda-lock makes for them. It imports nothing of this package, because it is run as a file.
 """
@@ -20,6 +21,7 @@ import asyncio
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 
@@ -29,7 +31,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _fail(message: str) -> NoReturn:
-    # conda-lock shows the message of the JSON object that a failing conda prints.
+    if said := os.environ.get("ARTIFACT_SOLVER_SAID"):
+        Path(said).write_text(message, encoding="utf-8")
+    # A failing conda prints such an object, and conda-lock looks for it.
     print(json.dumps({"message": message, "success": False}))
     sys.exit(1)
 

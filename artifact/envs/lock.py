@@ -94,7 +94,7 @@ def lock_wheels(
         command += ["--python-version", environment.python, "--python-platform", WHEEL_PLATFORM]
         command += ["--generate-hashes", "--only-binary", ":all:", "--no-header", "--no-annotate"]
         command += ["--no-emit-index-url", "--no-emit-find-links", "--quiet"]
-        _drive(command, "uv", environment, {})
+        _drive(command, "uv", environment)
         new = parse_lock(output.read_bytes(), "the answer of uv")
     header = (
         f"Made by `artifact env lock {environment.name}` from {environment.specification}:",
@@ -178,7 +178,10 @@ def _solve(
         command = [sys.executable, "-I", "-m", "conda_lock", "lock", "--conda", str(conda)]
         command += ["--file", str(source), "--platform", CONDA_PLATFORM, "--lockfile", str(output)]
         urls = {} if channel_url is None else {specification.channel: channel_url}
-        _drive(command, "conda-lock", environment, {"ARTIFACT_CHANNEL_URLS": json.dumps(urls)})
+        # conda-lock buries what a solver said under its own traceback.
+        said = Path(scratch, "said")
+        variables = {"ARTIFACT_CHANNEL_URLS": json.dumps(urls), "ARTIFACT_SOLVER_SAID": str(said)}
+        _drive(command, "conda-lock", environment, variables, said)
         return parse_conda_lock(output.read_bytes(), "the answer of conda-lock")
 
 
@@ -278,15 +281,22 @@ def _missing(package: str) -> EnvironmentUnmet:
 
 
 def _drive(
-    command: Sequence[str], tool: str, environment: Environment, variables: Mapping[str, str]
+    command: Sequence[str],
+    tool: str,
+    environment: Environment,
+    variables: Mapping[str, str] | None = None,
+    said: Path | None = None,
 ) -> None:
-    """Run a resolver; its user's configuration of indexes and channels is passed on."""
+    """Run a resolver; its user's configuration of indexes and channels is passed on.
+
+    ``said`` is where it may leave a reason that is better than all that it prints.
+    """
     try:
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            env={**os.environ, **variables},
+            env={**os.environ, **(variables or {})},
             timeout=TIMEOUT,
             check=False,
         )
@@ -298,14 +308,15 @@ def _drive(
             found="none; it was killed, and no lock was changed",
         ) from error
     if done.returncode != 0:
-        said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
+        printed = (done.stderr + done.stdout).decode("utf-8", "replace")
+        reason = said.read_text("utf-8") if said is not None and said.exists() else printed
         raise EnvironmentUnmet(
             f"{tool} could not lock the environment, and no lock was changed",
             where=f"{environment.name} ({environment.specification})",
             found=f"exit status {done.returncode}",
             cause="an index or channel cannot be reached, or the requirements exclude each other",
             next="read what it said; --channel-url URL names a channel that can be reached",
-            details=tuple(line.strip() for line in said if line.strip())[-20:],
+            details=tuple(line.strip() for line in reason.splitlines() if line.strip())[-20:],
         )
 
 
