@@ -546,7 +546,8 @@ def control_output(
     """
     length = inputs.shape.sequence
     tiles = -(-length // CONTROL_TILE)
-    if name not in PLACED + UNPLACED or (position in POSITIONS) != (name in PLACED):
+    positions = POSITIONS if name in PLACED else (None,)
+    if name not in PLACED + UNPLACED or position not in positions:
         raise BadRequestError(
             "the control does not exist",
             f"{' or '.join(PLACED)} with a position ({', '.join(POSITIONS)}), "
