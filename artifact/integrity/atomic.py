@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -88,7 +87,7 @@ def beside(path: Path, *, overwrite: bool = False, mode: int = 0o644) -> Iterato
 def _partial(path: Path) -> Path:
     # The name itself may be as long as a name can be, so it is cut to leave room.
     head = os.fsencode(path.name)[:200].decode("utf-8", "ignore")
-    return path.with_name(f".{head}.{secrets.token_hex(8)}{PARTIAL_SUFFIX}")
+    return path.with_name(f".{head}.{os.urandom(8).hex()}{PARTIAL_SUFFIX}")
 
 
 def _take_name(partial: Path, path: Path) -> None:

@@ -35,12 +35,11 @@ def content_id(entries: Iterable[tuple[str, bool, int, str]]) -> str:
         if path == previous:
             raise ValueError(f"two entries have the path {path.decode('utf-8')!r}")
         previous = path
-        for field in (
-            path,
-            b"\x01" if executable else b"\x00",
-            size.to_bytes(8, "little"),
-            bytes.fromhex(digest),
-        ):
-            hasher.update(len(field).to_bytes(8, "little"))
-            hasher.update(field)
+        flag = b"\x01" if executable else b"\x00"
+        fields = (path, flag, size.to_bytes(8, "little"), bytes.fromhex(digest))
+        hasher.update(b"".join(map(_with_length, fields)))
     return hasher.hexdigest()
+
+
+def _with_length(field: bytes) -> bytes:
+    return len(field).to_bytes(8, "little") + field

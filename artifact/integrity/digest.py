@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -23,6 +24,13 @@ BLOCK_BYTES = 256 * 1024
 _ALONE_FILES = 64
 _ALONE_BYTES = 4 << 20
 
+#: Small files go to a thread in batches, so that the threads rarely wait for each other.
+_BATCH_FILES = 64
+_BATCH_BYTES = 4 << 20
+
+#: BLAKE3 of one file may itself use several threads, which pays from blocks of this size on.
+_WIDE_BLOCK_BYTES = 4 << 20
+
 
 def hash_file(path: Path, *, fast: bool = False) -> Digests:
     """Both digests of a regular file, read once; BLAKE3 alone if ``fast``.
@@ -33,11 +41,19 @@ def hash_file(path: Path, *, fast: bool = False) -> Digests:
         VerificationError: where ``path`` is no regular file, or changed while it was read.
         EnvironmentUnmet: where the system does not let us read it.
     """
-    return _hash(str(path), bytearray(BLOCK_BYTES), fast, None)
+    jobs = len(os.sched_getaffinity(0))
+    wide = jobs > 1 and path.is_file() and path.stat().st_size >= 2 * _WIDE_BLOCK_BYTES
+    block = bytearray(_WIDE_BLOCK_BYTES if wide else BLOCK_BYTES)
+    return _hash(str(path), block, fast, jobs if wide else 1, None)
 
 
 def hash_files(
-    root: Path, paths: Sequence[str], *, fast: bool = False, jobs: int | None = None
+    root: Path,
+    paths: Sequence[str],
+    *,
+    fast: bool = False,
+    jobs: int | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> Iterator[tuple[str, Digests]]:
     """The digests of ``paths`` below ``root``, in any order.
 
@@ -46,77 +62,113 @@ def hash_files(
         paths: Regular files.
         fast: Whether to leave SHA-256 out.
         jobs: Threads; by default one for each processor that this process may use.
+        sizes: Sizes of the files in bytes, where they are known: they decide which thread
+            reads what, and nothing else.
 
     Raises:
         VerificationError: where one is no regular file, or changed while it was read.
         EnvironmentUnmet: where the system does not let us read one.
     """
-    sizes: dict[str, int] = {}
-    for path in paths:
-        try:
-            sizes[path] = os.lstat(root / path).st_size
-        except OSError as error:
-            raise _unreadable(str(root / path), error) from error
+    known = sizes or {}
+    weights = {p: known[p] if p in known else _size(f"{root}/{p}") for p in paths}
+    total = sum(weights.values())
     jobs = jobs or len(os.sched_getaffinity(0))
-    if jobs == 1 or (len(sizes) < _ALONE_FILES and sum(sizes.values()) < _ALONE_BYTES):
+    if jobs == 1 or (len(weights) < _ALONE_FILES and total < _ALONE_BYTES):
         buffer = bytearray(BLOCK_BYTES)
-        for path in paths:
-            yield path, _hash(str(root / path), buffer, fast, None)
+        for path in weights:
+            yield path, _hash(f"{root}/{path}", buffer, fast, 1, None)
         return
-    # The largest first, so that no thread is left alone with one at the end.
-    todo = deque(sorted(sizes, key=lambda path: -sizes[path]))
-    done: SimpleQueue[tuple[str, Digests] | BaseException] = SimpleQueue()
+    # A file that is more than its share would leave the other threads without work.
+    wide = max(total // jobs, 2 * _WIDE_BLOCK_BYTES)
+    todo = deque(_batches(weights))
+    done: SimpleQueue[list[tuple[str, Digests]] | BaseException] = SimpleQueue()
     stop = threading.Event()
 
-    def work() -> None:
-        buffer = bytearray(BLOCK_BYTES)
+    def work(take: Callable[[], list[str]]) -> None:
+        narrow_buffer, wide_buffer = bytearray(BLOCK_BYTES), bytearray()
         try:
             while not stop.is_set():
                 try:
-                    path = todo.popleft()
+                    batch = take()
                 except IndexError:
                     return
-                done.put((path, _hash(str(root / path), buffer, fast, stop)))
+                results = []
+                for path in batch:
+                    threads, buffer = 1, narrow_buffer
+                    if weights[path] > wide:
+                        threads = jobs
+                        buffer = wide_buffer = wide_buffer or bytearray(_WIDE_BLOCK_BYTES)
+                    results.append((path, _hash(f"{root}/{path}", buffer, fast, threads, stop)))
+                done.put(results)
         except BaseException as error:
             done.put(error)
 
-    for _ in range(min(jobs, len(sizes))):
-        threading.Thread(target=work, daemon=True).start()
+    for i in range(min(jobs, len(todo))):
+        # Small files need the interpreter all the time, large ones hardly at all: one thread
+        # begins with the small ones, so that it has the interpreter to itself.
+        take = todo.popleft if i else todo.pop
+        # A daemon, so that a signal ends the program at once and not after the last file.
+        threading.Thread(target=work, args=(take,), daemon=True).start()
     try:
-        for _ in range(len(sizes)):
-            result = done.get()
-            if isinstance(result, BaseException):
-                raise result
-            yield result
+        left = len(weights)
+        while left:
+            outcome = done.get()
+            if isinstance(outcome, BaseException):
+                raise outcome
+            left -= len(outcome)
+            yield from outcome
     finally:
         stop.set()
 
 
-def _hash(path: str, buffer: bytearray, fast: bool, stop: threading.Event | None) -> Digests:
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _batches(weights: Mapping[str, int]) -> Iterator[list[str]]:
+    """The paths in batches, the largest files first and alone."""
+    batch: list[str] = []
+    weight = 0
+    for path in sorted(weights, key=lambda path: -weights[path]):
+        if batch and (len(batch) == _BATCH_FILES or weight + weights[path] > _BATCH_BYTES):
+            yield batch
+            batch, weight = [], 0
+        batch.append(path)
+        weight += weights[path]
+    if batch:
+        yield batch
+
+
+class _StoppedError(Exception):
+    """The caller no longer waits for the result."""
+
+
+def _hash(
+    path: str, buffer: bytearray, fast: bool, threads: int, stop: threading.Event | None
+) -> Digests:
     try:
         # O_NONBLOCK: opening a pipe must not wait for its other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _irregular(path, "a symlink") from error
         raise _unreadable(path, error) from error
     try:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
-            raise VerificationError(
-                "only regular files have digests", where=path, expected="a regular file"
-            )
-        b3 = blake3()
-        sha = None if fast else hashlib.sha256()
-        view = memoryview(buffer)
-        size = 0
-        while True:
-            count = os.readv(descriptor, [buffer])
-            if not count:
-                break
-            block = view[:count]
-            if sha is not None:
-                sha.update(block)
-            b3.update(block)
-            size += count
+            raise _irregular(path, "no regular file")
+        if before.st_size < len(buffer):
+            # One read tells all: had the file grown since, its status would say so.
+            data = os.read(descriptor, len(buffer))
+            size, b3 = len(data), blake3(data)
+            sha = None if fast else hashlib.sha256(data)
+        else:
+            b3 = blake3(max_threads=threads)
+            sha = None if fast else hashlib.sha256()
+            size = _feed(descriptor, buffer, b3, sha, stop)
         after = os.fstat(descriptor)
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -127,15 +179,42 @@ def _hash(path: str, buffer: bytearray, fast: bool, stop: threading.Event | None
             "a file changed while it was read",
             where=path,
             expected=f"{before.st_size} bytes that stay as they are",
-            found=f"{size} bytes read",
+            found=f"{size} bytes read, {after.st_size} bytes now",
             cause="another process writes to it",
             next="stop that process, then run the same command again",
         )
     return Digests(size, b3.hexdigest(), None if sha is None else sha.hexdigest())
 
 
+def _feed(
+    descriptor: int,
+    buffer: bytearray,
+    b3: blake3,
+    sha: hashlib._Hash | None,
+    stop: threading.Event | None,
+) -> int:
+    """Give all of a file to both hashers, block by block; returns its size in bytes."""
+    view = memoryview(buffer)
+    size = 0
+    while count := os.readv(descriptor, [buffer]):
+        if stop is not None and stop.is_set():
+            raise _StoppedError
+        block = view[:count]
+        if sha is not None:
+            sha.update(block)
+        b3.update(block)
+        size += count
+    return size
+
+
 def _state(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _irregular(path: str, found: str) -> VerificationError:
+    return VerificationError(
+        "only regular files have digests", where=path, expected="a regular file", found=found
+    )
 
 
 def _unreadable(path: str, error: OSError) -> EnvironmentUnmet:

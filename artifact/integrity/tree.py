@@ -28,6 +28,7 @@ class Tree(Source):
         self.root = root
         self.label = str(root)
         self._rules: Rules | None = None
+        self._sizes: dict[str, int] = {}
 
     def prune(self, rules: Rules) -> None:
         """Learn which directories need no visit."""
@@ -50,6 +51,7 @@ class Tree(Source):
                     found=error.strerror or str(error),
                     next=f"ls -ld {self.root / prefix}",
                 ) from error
+        self._sizes = {entry.path: entry.size for entry in found}
         found.sort(key=lambda entry: os.fsencode(entry.path))
         return found
 
@@ -80,7 +82,7 @@ class Tree(Source):
 
     def digests(self, paths: Sequence[str], *, fast: bool = False) -> Iterator[tuple[str, Digests]]:
         """The digests of ``paths``, in any order."""
-        return hash_files(self.root, paths, fast=fast)
+        return hash_files(self.root, paths, fast=fast, sizes=self._sizes)
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """The bytes of one file in order."""
