@@ -10,7 +10,8 @@ from typing import BinaryIO
 
 from artifact.archive.checksums import b3_path, b3_text, sha256_path, sha256_text
 from artifact.archive.pinned import pinned_chunks
-from artifact.errors import VerificationError
+from artifact.errors import ArtifactError, VerificationError
+from artifact.integrity.digest import hash_file
 from artifact.integrity.pin import Digests, Pin
 from artifact.model.root import MANIFEST
 
@@ -36,6 +37,19 @@ class Download:
         for chunk in pinned_chunks(root, self.pin):
             file.write(chunk)
         os.fchmod(file.fileno(), 0o755 if self.pin.executable else 0o644)
+
+    def is_there(self) -> bool:
+        """Whether the file and its checksum files are there already, just as they would be.
+
+        So packing the second format does not stumble over what the first one wrote.
+        """
+        try:
+            if hash_file(self.target).blake3 != self.pin.blake3:
+                return False
+            beside = zip(self.outputs[1:], self.checksums(), strict=True)
+            return all(not p.is_symlink() and p.read_bytes() == data for p, data in beside)
+        except (OSError, ArtifactError):
+            return False
 
     def checksums(self) -> tuple[bytes, bytes]:
         """The contents of its two checksum files."""

@@ -29,6 +29,8 @@ MemberKind = Literal[
     "unknown",
 ]
 
+_SHOWN_CHARACTERS = 300
+
 _DRIVE = re.compile(r"^[A-Za-z]:")
 
 
@@ -44,6 +46,12 @@ class Member:
     executable: bool
     target: str | None = None
     """Where a link points."""
+
+
+def brief(name: str) -> str:
+    """``name`` for a message, cut where it is longer than anybody reads."""
+    text = shown(name)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
 
 
 def damaged(label: str, found: str, *, expected: str | None = None) -> VerificationError:
@@ -71,7 +79,7 @@ def refused(
     """
     return VerificationError(
         "an archive is refused before anything of it is written",
-        where=label if member is None else f"{label}: {shown(member)}",
+        where=label if member is None else f"{label}: {brief(member)}",
         expected="regular files below one top directory, under portable names, each once",
         found=rule,
         cause="it was not made by `artifact pack`, or somebody changed it",
@@ -133,7 +141,7 @@ def judge(members: Iterable[Member], limits: Limits) -> tuple[Finding, ...]:
             (directories if member.kind == "directory" else files).add(name)
         if found is not None:
             problems.append(
-                Finding(found.kind, shown(found.path), found.message, found.expected, found.found)
+                Finding(found.kind, brief(found.path), found.message, found.expected, found.found)
             )
     return tuple(problems)
 
@@ -152,7 +160,9 @@ def _judge_alone(member: Member, limits: Limits) -> Finding | None:
     if member.kind in ("file", "directory"):
         return None
     kind = "symlink" if member.kind == "symlink" else "special"
-    to = f" to {shown(member.target)}" if member.target is not None else ""
+    if member.kind == "unknown":
+        return Finding(kind, name, "is of a type that is not known")
+    to = f" to {brief(member.target)}" if member.target is not None else ""
     return Finding(kind, name, f"is a {member.kind}{to}")
 
 

@@ -171,6 +171,9 @@ def _plan(
         output = root / _DEFAULT_DIRECTORY / name
     elif output.is_dir():
         output = output / name
+    downloads: Sequence[Download] = ()
+    if individual:
+        downloads = plan_downloads(manifest.downloads, documents.pins, output.parent)
     return _Plan(
         root=root,
         output=output,
@@ -179,9 +182,7 @@ def _plan(
         manifest=manifest,
         mtime=_seconds(documents.mtime),
         compressor=select(documents.deflate, allow_other=non_canonical),
-        downloads=plan_downloads(manifest.downloads, documents.pins, output.parent)
-        if individual
-        else (),
+        downloads=[d for d in downloads if not d.is_there()],
     )
 
 

@@ -19,7 +19,8 @@ from artifact import __version__
 from artifact.archive.deflate import Compressor
 from artifact.errors import VerificationError
 from artifact.integrity.pin import Digests
-from artifact.model.load import dump_json, load_json, read_bytes
+from artifact.model.canonical import pretty_json
+from artifact.model.load import check_schema, load_json, read_bytes
 
 if TYPE_CHECKING:
     from artifact.model.backend import Dependency
@@ -157,8 +158,13 @@ def _external(dependency: Dependency) -> ResourceDescriptor:
 
 
 def dump_statement(statement: Statement, where: str) -> bytes:
-    """The statement as the bytes of its file, checked against its schema."""
-    return dump_json("statement", statement, where)
+    """The statement as the bytes of its file, checked against its schema.
+
+    What is not known is left out: readers of other people's tools expect no null there.
+    """
+    plain = statement.model_dump(mode="json", by_alias=True, exclude_none=True)
+    check_schema("statement", plain, where)
+    return pretty_json(plain)
 
 
 def read_statement(path: Path) -> Statement:

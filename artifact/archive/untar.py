@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 from artifact.archive.gzipped import GzipInput
 from artifact.archive.limits import Limits
-from artifact.archive.members import Member, MemberKind, damaged, refused
+from artifact.archive.members import Member, MemberKind, brief, damaged, refused
 from artifact.archive.tar import BLOCK, MAX_USTAR_SIZE
-from artifact.model.portable import shown
 
 _CHUNK_BYTES = 256 * 1024
 _EXECUTABLE = 0o100
@@ -143,7 +142,7 @@ class _Reader:
         """A text that ends at its first NUL, behind which nothing may hide."""
         text, _, rest = field.partition(b"\0")
         if any(rest):
-            raise refused(self._label, shown(_decode(text)), "hides bytes behind its name's end")
+            raise refused(self._label, brief(_decode(text)), "hides bytes behind its name's end")
         return text
 
     def _member(self, block: bytes, records: dict[str, str], long_name: bytes | None) -> Member:
@@ -155,11 +154,11 @@ class _Reader:
         if long_name is not None:
             name = _decode(long_name)
             if not long_name.startswith(short[:100]):
-                raise refused(self._label, name, f"is also called {shown(_decode(short))}")
+                raise refused(self._label, name, f"is also called {brief(_decode(short))}")
         elif "path" in records:
             name = records["path"]
             if name.isascii() and len(name) <= 100 and name != _decode(short):
-                raise refused(self._label, name, f"is also called {shown(_decode(short))}")
+                raise refused(self._label, name, f"is also called {brief(_decode(short))}")
         kind = _KINDS.get(block[156:157], "unknown")
         if any(key.startswith("GNU.sparse.") for key in records):
             kind = "sparse file"
@@ -205,14 +204,14 @@ class _Reader:
             data = data[length:]
             name, text = _decode(key), _decode(value)
             if name in records:
-                raise refused(self._label, None, f"a pax header says {shown(name)} twice")
+                raise refused(self._label, None, f"a pax header says {brief(name)} twice")
             known = name in _HARMLESS or name in ("path", "size", "linkpath")
             vendor = name.startswith((*_HARMLESS_VENDORS, "GNU.sparse."))
             if name == "hdrcharset" and text == "ISO-IR 10646 2000 UTF-8":
                 continue
             if not known and not vendor:
                 raise refused(
-                    self._label, None, f"a pax header has the unknown record {shown(name)}"
+                    self._label, None, f"a pax header has the unknown record {brief(name)}"
                 )
             records[name] = text
         return records
@@ -221,7 +220,7 @@ class _Reader:
         for name in records:
             if name not in _HARMLESS:
                 raise refused(
-                    self._label, None, f"a global pax header sets {shown(name)} of all members"
+                    self._label, None, f"a global pax header sets {brief(name)} of all members"
                 )
 
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from artifact.archive.limits import Limits
-from artifact.archive.members import Member, MemberKind, damaged, refused
+from artifact.archive.members import Member, MemberKind, brief, damaged, refused
 from artifact.archive.zip import DEFLATED, SEE_ZIP64_16, SEE_ZIP64_32, STORED
 from artifact.errors import VerificationError
-from artifact.model.portable import shown
 
 _CHUNK_BYTES = 256 * 1024
 _READ_BYTES = 64 * 1024
@@ -221,12 +220,12 @@ class ZipReader:
         at = 0
         while at < len(extra):
             if at + 4 > len(extra):
-                raise damaged(self._label, f"an extra field of {shown(name)} is cut off")
+                raise damaged(self._label, f"an extra field of {brief(name)} is cut off")
             kind, size = struct.unpack_from("<2H", extra, at)
             body = extra[at + 4 : at + 4 + size]
             at += 4 + size
             if len(body) != size:
-                raise damaged(self._label, f"an extra field of {shown(name)} is cut off")
+                raise damaged(self._label, f"an extra field of {brief(name)} is cut off")
             if kind == 1:
                 if wide is not None:
                     raise refused(self._label, name, "has two ZIP64 fields")
@@ -239,7 +238,7 @@ class ZipReader:
         if not marked:
             return values
         if wide is None or len(wide) < 8 * marked:
-            raise damaged(self._label, f"the ZIP64 field of {shown(name)} is missing or cut off")
+            raise damaged(self._label, f"the ZIP64 field of {brief(name)} is missing or cut off")
         numbers = iter(struct.unpack_from(f"<{marked}Q", wide))
         return tuple(next(numbers) if value == SEE_ZIP64_32 else value for value in values)
 
@@ -252,7 +251,7 @@ class ZipReader:
             if entry.packed < least or (entry.method == STORED and entry.packed != least):
                 raise damaged(
                     self._label,
-                    f"{shown(entry.member.name)}: {entry.member.size} bytes cannot come out of "
+                    f"{brief(entry.member.name)}: {entry.member.size} bytes cannot come out of "
                     f"{entry.packed}",
                 )
         allowance = self._limits.allowance(self._size)
@@ -292,7 +291,7 @@ class ZipReader:
 
     def _local(self, entry: Located) -> int:
         """Compare the local header with the central one; where the data begins."""
-        what = f"the local header of {shown(entry.member.name)}"
+        what = f"the local header of {brief(entry.member.name)}"
         head = self._at(entry.offset, _LOCAL.size, what)
         magic, _, flags, method, _, _, crc, packed, size, *lengths = _LOCAL.unpack(head)
         name_size, extra_size = lengths
@@ -359,7 +358,7 @@ class ZipReader:
     def _raw(self, entry: Located) -> Iterator[bytes]:
         at, left = entry.data, entry.packed
         while left:
-            chunk = self._at(at, min(left, _READ_BYTES), shown(entry.member.name))
+            chunk = self._at(at, min(left, _READ_BYTES), brief(entry.member.name))
             at += len(chunk)
             left -= len(chunk)
             yield chunk
@@ -388,4 +387,4 @@ class ZipReader:
             raise self._wrong(entry, "data behind its end")
 
     def _wrong(self, entry: Located, found: str) -> VerificationError:
-        return damaged(f"{self._label}: {shown(entry.member.name)}", f"its data gives {found}")
+        return damaged(f"{self._label}: {brief(entry.member.name)}", f"its data gives {found}")
