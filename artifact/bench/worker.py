@@ -277,7 +277,9 @@ class Worker:
             f"{self.backend} does not speak the worker protocol",
             expected=f"one line of JSON that answers {op!r}",
             found=what + (f": {self.log.scrub.text(shown)}{more}" if shown else ""),
-            cause="something prints on standard output; a worker points it at standard error "
+            cause="docs/worker-protocol.md says what an answer holds"
+            if data.startswith(b"{")
+            else "something prints on standard output; a worker points it at standard error "
             "and answers on a copy (docs/worker-protocol.md)",
             details=self.log.tail(),
         )

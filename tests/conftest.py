@@ -1,0 +1,68 @@
+"""Fixtures that several packages' tests share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKERS = Path(__file__).parent / "assets" / "workers"
+
+
+@pytest.fixture(scope="session")
+def fake_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A locked artifact with fake workers. Shared: write nothing into it but results."""
+    from artifact.integrity.lockfile import write_lock
+
+    root = tmp_path_factory.mktemp("fake-artifact")
+    (root / "manifests").mkdir()
+    shutil.copy(WORKERS / "artifact.toml", root / "manifests/artifact.toml")
+    (root / "workers").mkdir()
+    shutil.copy(WORKERS / "fake.py", root / "workers/fake.py")
+    (root / "other.lock").write_text("# nothing but Python itself\n")
+    write_lock(root)
+    return root
+
+
+@pytest.fixture
+def fake_artifact(fake_tree: Path, tmp_path: Path) -> Path:
+    """A copy of :func:`fake_tree` for one test alone."""
+    root = tmp_path / "tree"
+    shutil.copytree(fake_tree, root)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def own_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that run side by side do not wait for one another's device locks."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+
+
+@pytest.fixture
+def start_artifact(tmp_path: Path):
+    """Starts ``python -m artifact ARGS`` as a process; what still runs at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*args: str | Path, cwd: Path, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "artifact", *map(str, args)],
+            cwd=cwd,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
