@@ -71,19 +71,20 @@ def _folder(run: str, root: Path | None) -> Path:
         return path.parent
     if path.is_dir():
         return path
-    expected = "a run folder with a results.json"
+    expected, next_ = "a run folder with a results.json", None
     if len(path.parts) == 1 or root is not None:
         top = find_root(Path.cwd(), root)
         results = top / load_manifest(top).inventory.results
         if (results / path).is_dir():
             return results / path
         expected += f", or the name of one in {results}"
+        next_ = f"ls {results}"
     raise UsageError(
         "there is no such run",
         where=run,
         expected=expected,
         found="a file" if path.exists() else "nothing",
-        next="ls results",
+        next=next_,
     )
 
 

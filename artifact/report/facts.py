@@ -286,22 +286,21 @@ def inputs(results: RunResults) -> Table | None:
 
 
 def phases(results: RunResults) -> Table | None:
-    """Where the wall time went."""
+    """Where the wall time went, what was done more than once put together."""
     labels = titles(results)
+    spent: dict[tuple[str, str, str], list[float]] = {}
+    for time in results.times:
+        who = NOTHING if time.backend is None else labels.get(time.backend, visible(time.backend))
+        spent.setdefault((time.phase, visible(time.activity), who), []).append(time.seconds)
     return table(
         results,
         "phases",
         "Where the time went",
-        ("Phase", "Activity", "Implementation", "Wall time"),
-        "lllr",
+        ("Phase", "Activity", "Implementation", "Times", "Wall time"),
+        "lllrr",
         (
-            (
-                t.phase,
-                visible(t.activity),
-                NOTHING if t.backend is None else labels.get(t.backend, visible(t.backend)),
-                words.seconds(t.seconds),
-            )
-            for t in results.times
+            (*place, str(len(times_)), words.seconds(sum(times_)))
+            for place, times_ in spent.items()
         ),
     )
 
