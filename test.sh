@@ -36,6 +36,6 @@ step() { printf '== %s\n' "$*" >&2; "$@"; }
 step ruff check .
 step ruff format --check .
 step mypy
-step reuse lint --quiet
+step python licenses/lint.py --quiet
 step artifact verify
 step python -m pytest -n 2 --dist loadgroup -q "$@"
