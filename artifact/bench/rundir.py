@@ -133,9 +133,9 @@ class RunDir:
         """Append to a list of the document; nothing is written yet."""
         if field not in self._items:
             self._values[field] = list(self._values[field])
-            self._items[field] = [_deeper(_encoded(value)) for value in self._values[field]]
+            self._items[field] = [_item(value) for value in self._values[field]]
         self._values[field].append(item)
-        self._items[field].append(_deeper(_encoded(item)))
+        self._items[field].append(_item(item))
 
     def results(self, **changes: Any) -> RunResults:
         """The document as a validated model, with ``changes`` made to it alone."""
@@ -235,6 +235,10 @@ def _plain(value: Any) -> Any:
 
 def _encoded(value: Any) -> str:
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False, indent=1)
+
+
+def _item(value: Model) -> str:
+    return _deeper(_deeper(_encoded(value)))
 
 
 def _deeper(text: str) -> str:

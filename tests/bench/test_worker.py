@@ -374,7 +374,9 @@ def test_a_killed_runner_leaves_nothing_behind(tmp_path: Path) -> None:
         wait_until(lambda: (tmp_path / "pid").exists() and "alpha: witness" in log.read_text())
         worker = int((tmp_path / "pid").read_text())
         child = int(
-            next(line for line in log.read_text().splitlines() if line.startswith("child ")).split()[1]
+            next(
+                line for line in log.read_text().splitlines() if line.startswith("child ")
+            ).split()[1]
         )
         assert alive(worker) and alive(child)
         runner.send_signal(signal.SIGKILL)

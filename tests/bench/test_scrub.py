@@ -1,0 +1,58 @@
+"""Names of the machine in text."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from artifact.bench.scrub import Scrubber
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/srv/tree", "$ROOT"),
+        ("/srv/tree/a.py:3: error", "$ROOT/a.py:3: error"),
+        ('File "/srv/tree/a.py", line 3', 'File "$ROOT/a.py", line 3'),
+        ("/srv/tree/env/bin/python", "$PYTHON"),
+        ("/srv/tree/env/bin/python3.12", "$ROOT/env/bin/python3.12"),
+        ("PATH=/usr/bin:/srv/tree/bin", "PATH=/usr/bin:$ROOT/bin"),
+        ("-I/srv/tree/include", "-I$ROOT/include"),
+        ("file:///srv/tree/x", "file://$ROOT/x"),
+        ("/mnt/srv/tree/x", "/mnt/srv/tree/x"),
+        ("/srv/tree2/x", "/srv/tree2/x"),
+        ("/srv/tree.old/x", "/srv/tree.old/x"),
+        ("in /srv/tree.", "in $ROOT."),
+        ("/usr/lib/x.so", "/usr/lib/x.so"),
+    ],
+)
+def test_places(text: str, expected: str) -> None:
+    scrub = Scrubber(
+        [("$ROOT", "/srv/tree/"), ("$PYTHON", "/srv/tree/env/bin/python"), ("$U", "/usr")]
+    )
+    assert scrub.text(text) == expected
+
+
+def test_a_place_has_two_names_where_a_symlink_leads_to_it(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    scrub = Scrubber([("$ROOT", tmp_path / "link")])
+    assert scrub.text(f"{tmp_path}/real/a {tmp_path}/link/b") == "$ROOT/a $ROOT/b"
+
+
+def test_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "node-17")
+    scrub = Scrubber()
+    assert scrub.text("on node-17, node-17:8080, node-177") == "on $HOST, $HOST:8080, node-177"
+
+
+@pytest.mark.parametrize("name", ["localhost", "a", ""])
+def test_a_name_that_says_nothing_is_left(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: name)
+    assert Scrubber().text("a localhost") == "a localhost"
+
+
+def test_relative_places_are_none() -> None:
+    assert Scrubber([("$HOME", ""), ("$X", "x")]).text("x /") == "x /"
