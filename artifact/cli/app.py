@@ -77,7 +77,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=(
-        "Examples:  artifact verify    artifact run --workload cpu-demo    "
+        "Examples:  artifact verify    artifact run --workload NAME    "
         "artifact pack --format tar.gz    "
         "Exit codes: 0 done, 1 verification failed, 2 usage, 3 environment or hardware unmet, "
         "4 numerical gate failed, 5 measurement invalid, 6 fallback refused, 130 interrupted."

@@ -96,7 +96,7 @@ def command(
     gates, and every known-wrong output must fail them, before anything is timed. A workload
     for a GPU is never run on the processor instead.
 
-    Examples:  artifact run --workload cpu-demo    artifact run --gpu 0 --backends v4,v3
+    Examples:  artifact run --workload NAME    artifact run --gpu 0 --backends A,B
 
     Exit codes: 1 the tree is not as locked, 2 usage, 3 no GPU, interpreter, room or free
     device, 4 a gate failed, 5 the measurement is not valid, 6 something else would have run.

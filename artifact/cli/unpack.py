@@ -45,7 +45,7 @@ def command(
     is judged, and the contents match the lock inside. The tree appears whole or not at all,
     and never replaces anything.
 
-    Examples:  artifact unpack flash.tar.gz    artifact unpack flash.zip --into /tmp/review
+    Examples:  artifact unpack kernels.tar.gz    artifact unpack kernels.zip --into /tmp/review
 
     Exit code 1 where the archive is damaged, unsafe or not as pinned, 2 where the tree is
     there already.
