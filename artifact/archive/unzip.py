@@ -305,13 +305,17 @@ class ZipReader:
             ("flags", flags, entry.flags),
             ("method", method, entry.method),
         ]
-        deferred = flags & _DESCRIPTOR and not (crc or packed or size)
-        if not deferred:
-            pairs += [
+        # What a streaming writer did not know yet is zero, and stands in the descriptor.
+        unknown = 0 if flags & _DESCRIPTOR else None
+        pairs += [
+            (field, local, central)
+            for field, local, central in (
                 ("CRC-32", crc, entry.crc),
                 ("packed size", packed, entry.packed),
                 ("size", size, entry.member.size),
-            ]
+            )
+            if local != unknown
+        ]
         for field, local, central in pairs:
             if local != central:
                 rule = f"its local header and the directory disagree on its {field}"
