@@ -162,7 +162,7 @@ def _hash(
             raise _irregular(path, "no regular file")
         if before.st_size < len(buffer):
             # One read tells all: had the file grown since, its status would say so.
-            data = os.read(descriptor, len(buffer))
+            data = os.read(descriptor, before.st_size + 1)
             size, b3 = len(data), blake3(data)
             sha = None if fast else hashlib.sha256(data)
         else:
