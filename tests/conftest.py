@@ -45,6 +45,20 @@ def own_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def small_disk(tmp_path: Path):
+    """A file system of 2 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.decode().strip()}")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+@pytest.fixture
 def start_artifact(tmp_path: Path):
     """Starts ``python -m artifact ARGS`` as a process; what still runs at the end is killed."""
     started: list[subprocess.Popen[str]] = []

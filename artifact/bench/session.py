@@ -106,8 +106,8 @@ class Session:
         )
         self._times.split(
             time.perf_counter() - begin,
-            {f"prepare: {part}": ms / 1000 for part, ms in prepared.setup_ms.items()},
-            "prepare: other",
+            {f"setup: {part}": ms / 1000 for part, ms in prepared.setup_ms.items()},
+            "setup: other",
             name,
         )
         before = self._inputs.setdefault(shape.name, dict(prepared.inputs))

@@ -165,7 +165,7 @@ def test_where_the_time_went_adds_up(good: tuple[Outcome, Recorder]) -> None:
     activities = {(t.phase, t.activity) for t in times}
     assert activities >= {
         ("verify", "hash and compare the tree"), ("prepare", "start and import"),
-        ("prepare", "prepare: inputs"), ("gates", "check and controls"), ("gates", "witness"),
+        ("prepare", "setup: inputs"), ("gates", "check and controls"), ("gates", "witness"),
         ("timing", "timed windows"), ("timing", "warm-ups"), ("timing", "wait for the device"),
         ("timing", "runner"), ("report", "summary"),
     }  # fmt: skip

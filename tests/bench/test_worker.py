@@ -328,7 +328,7 @@ def test_a_log_that_cannot_be_written(make: Make) -> None:
     worker = make()
     hello(worker)
     worker.log._file.close()
-    worker.log._file = open("/dev/full", "wb", buffering=0)
+    worker.log._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115 - the log closes it
     worker.ask(Witnessed, 10)
     with pytest.raises(EnvironmentUnmet) as caught:
         worker.ask(Witnessed, 10)

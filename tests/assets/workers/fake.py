@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--backend", required=True)
@@ -69,7 +70,7 @@ def answer(op, request, wrong):
         clock = "cuda-events" if wrong == "clock" else "host-monotonic"
         versions = {"fake": "1.0"}
         if wrong == "paths":
-            versions["module"] = os.path.abspath(__file__)
+            versions["module"] = str(Path(__file__).resolve())
         return {"protocol": 2 if wrong == "protocol" else 1, "clock": clock, "versions": versions}
     if op == "prepare":
         STATE["dims"] = request["shape"]
@@ -160,7 +161,7 @@ def misbehave(wrong):
 
 def fill_disk(path):
     """Leave no room in the file system of ``path``."""
-    with open(path, "wb", buffering=0) as file:
+    with Path(path).open("wb", buffering=0) as file:
         for size in (65536, 4096, 1):
             try:
                 while True:

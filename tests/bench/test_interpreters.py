@@ -1,0 +1,132 @@
+"""Which interpreter runs which backend, and what is said of one that is not as locked."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifact.bench import interpreters
+from artifact.bench.interpreters import ask, choose, inspect
+from artifact.bench.plan import Options, Plan, make_plan
+from artifact.bench.scrub import Scrubber
+from artifact.errors import EnvironmentUnmet, ExitCode
+from artifact.integrity.documents import load_manifest
+
+
+@pytest.fixture
+def link(tmp_path: Path) -> Path:
+    """A Python that is a symlink, as in every virtual environment."""
+    path = tmp_path / "env/bin/python"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(sys.executable)
+    return path
+
+
+def plan(root: Path, python: Path, **options: Any) -> Plan:
+    chosen = Options(workload="demo", interpreters={"--ws-python": python}, **options)
+    return make_plan(chosen, root, load_manifest(root))
+
+
+def differ(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    monkeypatch.setattr(interpreters, "_differences", lambda *args: lines)
+
+
+def test_the_runners_own_is_the_one_that_runs_this(fake_tree: Path) -> None:
+    made = make_plan(Options(), fake_tree, load_manifest(fake_tree))
+    chosen = choose(made)
+    assert list(chosen) == ["runner"]
+    found = inspect(made, chosen["runner"], Scrubber())
+    assert chosen["runner"].path == Path(sys.executable)
+    assert found.python == platform.python_version()
+    assert found.locked is None
+
+
+def test_an_environments_own_is_what_its_option_names(
+    fake_tree: Path, link: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    differ(monkeypatch)
+    monkeypatch.chdir(link.parent)
+    made = plan(fake_tree, Path("python"))
+    chosen = choose(made)
+    assert list(chosen) == ["runner", "other"]
+    # A resolved path would be the interpreter that the environment was made with.
+    assert chosen["other"].path == link
+    assert chosen["other"].token == "$WS_PYTHON"
+    scrub = Scrubber()
+    found = inspect(made, chosen["other"], scrub)
+    assert (found.environment, found.locked) == ("other", True)
+    assert scrub.text(f"{link} -I x") == "$WS_PYTHON -I x"
+
+
+def test_one_that_differs_is_refused_with_the_list(
+    fake_tree: Path, link: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    differ(monkeypatch, "torch: expected 2.11.0, found 2.9.0", f"x: found {link}")
+    made = plan(fake_tree, link)
+    with pytest.raises(EnvironmentUnmet) as caught:
+        inspect(made, choose(made)["other"], Scrubber())
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
+    assert caught.value.details == ("torch: expected 2.11.0, found 2.9.0", "x: found $WS_PYTHON")
+    assert "--unlocked-env" in str(caught.value.next)
+
+
+def test_one_that_differs_is_accepted_where_the_command_says_so(
+    fake_tree: Path, link: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    differ(monkeypatch, "torch: expected 2.11.0, found 2.9.0")
+    made = plan(fake_tree, link, unlocked_env=True)
+    found = inspect(made, choose(made)["other"], Scrubber())
+    assert found.locked is False
+    assert found.differences == ("torch: expected 2.11.0, found 2.9.0",)
+
+
+def test_the_check_is_that_of_the_environment_commands(fake_tree: Path) -> None:
+    """A lock of nothing: everything that this interpreter holds differs from it."""
+    made = plan(fake_tree, Path(sys.executable))
+    with pytest.raises(EnvironmentUnmet) as caught:
+        inspect(made, choose(made)["other"], Scrubber())
+    assert any("pytest" in line for line in caught.value.details)
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("#!/bin/sh\necho '  not today' >&2; exit 4\n", "not today"),
+        ("#!/bin/sh\necho hello\n", "Expecting value"),
+        ("#!/no/such/shell\n", "No such file or directory"),
+    ],
+)
+def test_what_is_no_interpreter(tmp_path: Path, text: str, found: str) -> None:
+    with pytest.raises(EnvironmentUnmet) as caught:
+        ask(script(tmp_path / "python", text), "--python")
+    assert found in str(caught.value.found)
+    assert caught.value.where == f"--python {tmp_path / 'python'}"
+
+
+def test_an_interpreter_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreters, "_ASK_TIMEOUT_S", 0.2)
+    with pytest.raises(EnvironmentUnmet, match="cannot be used"):
+        ask(script(tmp_path / "python", "#!/bin/sh\nexec sleep 60\n"), "--python")
+
+
+def test_it_is_asked_without_the_callers_python_variables(
+    link: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "platform.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    version, implementation, prefix = ask(link, "--python")
+    assert version == platform.python_version()
+    assert implementation == platform.python_implementation()
+    assert Path(prefix).is_absolute()
