@@ -62,7 +62,7 @@ def create_environment(
             What was made is removed; an environment that differs stays, marked unfinished.
     """
     lock = root / environment.requirements
-    read_lock(lock)
+    pins = read_lock(lock)
     if channel_url is None:
         base = python or _find_python(environment)
         _of_version(base, environment)
@@ -77,7 +77,8 @@ def create_environment(
             assert channel_url is not None
             _conda(environment, root, into, channel_url, note)
         made = into / "bin" / "python"
-        _install(made, lock, environment, note)
+        if pins:
+            _install(made, lock, environment, note)
     except BaseException:
         _clear(into, existed)
         raise

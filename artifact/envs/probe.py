@@ -204,7 +204,7 @@ def other_paths() -> list[str]:
     library = Path(sysconfig.get_paths()["stdlib"]).resolve()
     sites = {Path(path).resolve() for path in site.getsitepackages()}
     found = []
-    for path in sys.path:
+    for path in dict.fromkeys(sys.path):
         real = Path(path).resolve()
         if real.is_dir() and real not in sites and library not in (real, *real.parents):
             found.append(path)

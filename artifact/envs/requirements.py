@@ -66,6 +66,8 @@ def read_lock(path: Path) -> tuple[Pinned, ...]:
 def parse_lock(data: bytes, where: str) -> tuple[Pinned, ...]:
     """The requirements of a lock, in its order. ``where`` names it in errors.
 
+    A lock of comments alone holds nothing; a file without a last line end is cut off.
+
     Raises:
         VerificationError: naming the first line that is not a pinned requirement.
     """
@@ -82,8 +84,6 @@ def parse_lock(data: bytes, where: str) -> tuple[Pinned, ...]:
                     f"{pin}, after {other} on line {other.line}",
                 )
         pins.append(pin)
-    if not pins:
-        raise _bad(where, "name==version --hash=sha256:... lines", "no requirement")
     return tuple(pins)
 
 
@@ -160,11 +160,12 @@ def _logical_lines(text: str, where: str) -> Iterator[tuple[int, str]]:
         if not line.endswith("\\"):
             yield start, " ".join(parts)
             parts, start = [], 0
-    if parts:
+    if parts or not text.endswith("\n"):
         raise VerificationError(
-            "a requirements lock ends in the middle of a requirement",
-            where=f"{where}:{start}",
-            found=parts[0][:100],
+            "a requirements lock ends in the middle of a line",
+            where=f"{where}:{start or len(text.splitlines())}",
+            expected="a line end at the end of the file",
+            found=text.splitlines()[-1][-100:],
             cause="the file is truncated",
             next=_RELOCK,
         )
