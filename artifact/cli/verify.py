@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -94,14 +95,14 @@ def _verify(
 
     wanted = parse_content_id(expected) if expected is not None else None
     published = [checksums] if checksums is not None else []
-    source: Source
+    opened: contextlib.AbstractContextManager[Source]
     if target is None or target.is_dir():
         target = find_root(Path.cwd()) if target is None else find_root(target, target)
-        source = Tree(target)
+        opened = contextlib.nullcontext(Tree(target))
     elif target.is_file():
         from artifact.archive.source import open_source
 
-        source = open_source(target)
+        opened = open_source(target)
         published += [file for file in neighbours(target) if file != checksums]
     else:
         raise UsageError(
@@ -111,7 +112,8 @@ def _verify(
             found="nothing" if not target.exists() else "neither a file nor a directory",
         )
     sums = [read_checksums(file) for file in published]
-    report = check_published(verify(source, fast=fast), target, sums)
+    with opened as source:
+        report = check_published(verify(source, fast=fast), target, sums)
     if wanted is not None:
         report = expecting(report, wanted, "the one of --expect-content-id")
     return report
