@@ -298,10 +298,7 @@ def phases(results: RunResults) -> Table | None:
         "Where the time went",
         ("Phase", "Activity", "Implementation", "Times", "Wall time"),
         "lllrr",
-        (
-            (*place, str(len(times_)), words.seconds(sum(times_)))
-            for place, times_ in spent.items()
-        ),
+        ((*place, str(len(times_)), words.seconds(sum(times_))) for place, times_ in spent.items()),
     )
 
 

@@ -268,9 +268,11 @@ def _labelled(chart: Chart, backend: str) -> str:
 
 def _width(text: str, size: float) -> float:
     """The width of one line in inches."""
-    from matplotlib.textpath import TextPath
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
 
-    return float(TextPath((0, 0), text, size=size).get_extents().width) / 72 if text else 0.0
+    font = FontProperties(size=size)
+    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / 72
 
 
 def _lines(text: str, size: float, inches: float, most: int = 99) -> list[str]:

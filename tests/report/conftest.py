@@ -93,36 +93,45 @@ def changed() -> Callable[..., RunResults]:
     return change
 
 
+@pytest.fixture
+def spoil(
+    interrupted: RunResults, changed: Callable[..., RunResults]
+) -> Callable[[str], RunResults]:
+    """An incomplete run with one text wherever a document may hold free text."""
+
+    def spoiled(text: str) -> RunResults:
+        return changed(
+            interrupted,
+            headings__title=text,
+            headings__caption=text,
+            headings__axis=text,
+            metric__name=text,
+            metric__explanation=text,
+            workload__title=text,
+            workload__note=text,
+            device__name=text,
+            device__facts={text: text},
+            backends__0__title=text,
+            backends__1__title=text + "!",
+            backends__0__versions={text: text},
+            backends__0__env={text: text},
+            interpreters__0__differences=[text],
+            witnesses__0__facts={text: text},
+            checks__0__published={"passed": False, "reasons": [text]},
+            state__error__what=text,
+            state__error__found=text,
+            state__error__next=text,
+            samples__4__reasons=[text],
+            samples__4__device={text: text},
+            comparisons__3__reason=text,
+            absent={text: text},
+            tool__command=[text],
+        )
+
+    return spoiled
+
+
 @pytest.fixture(params=HOSTILE, ids=lambda text: ascii(text)[:24])
-def hostile(
-    request: pytest.FixtureRequest, interrupted: RunResults, changed: Callable[..., RunResults]
-) -> RunResults:
-    """An incomplete run with one hostile text wherever a document may hold free text."""
-    text = request.param
-    return changed(
-        interrupted,
-        headings__title=text,
-        headings__caption=text,
-        headings__axis=text,
-        metric__name=text,
-        metric__explanation=text,
-        workload__title=text,
-        workload__note=text,
-        device__name=text,
-        device__facts={text: text},
-        backends__0__title=text,
-        backends__1__title=text + "!",
-        backends__0__versions={text: text},
-        backends__0__env={text: text},
-        interpreters__0__differences=[text],
-        witnesses__0__facts={text: text},
-        checks__0__published={"passed": False, "reasons": [text]},
-        state__error__what=text,
-        state__error__found=text,
-        state__error__next=text,
-        samples__4__reasons=[text],
-        samples__4__device={text: text},
-        comparisons__3__reason=text,
-        absent={text: text},
-        tool__command=[text],
-    )
+def hostile(request: pytest.FixtureRequest, spoil: Callable[[str], RunResults]) -> RunResults:
+    """An incomplete run full of each hostile text in turn."""
+    return spoil(request.param)

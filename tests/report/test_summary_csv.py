@@ -72,7 +72,7 @@ def test_marks_protocol_and_note_are_in_each_row(interrupted):
         assert row["run_id"] == interrupted.run_id
 
 
-FORMULA = re.compile(r"^[\s\"]*[=+\-@\t\r\n＝＋－＠]")  # noqa: RUF001 - the characters meant
+FORMULA = re.compile(r"^[\s\"]*[=+\-@\t\r\n＝＋－＠]")
 
 
 def test_no_cell_is_a_formula(hostile):
