@@ -1,0 +1,29 @@
+"""A small artifact with a kernel chain, a copy for each test."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROWSUM = Path(__file__).parents[1] / "assets" / "rowsum"
+
+
+@pytest.fixture(scope="session")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Stamps of validated documents belong to the tests, not to whoever runs them.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(_cache))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """An artifact that is as pinned: 7 files, one of them generated from another."""
+    root = tmp_path / "tree"
+    shutil.copytree(ROWSUM, root, ignore=shutil.ignore_patterns("__pycache__"))
+    return root
