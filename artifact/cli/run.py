@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from artifact.bench.progress import Lines, Progress, duration
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from artifact.bench.runner import Outcome
     from artifact.model.results import Phase
     from artifact.report.tables import Table
+
+
+class OrderName(str, Enum):
+    """What ``--order`` takes."""
+
+    paper = "paper"
+    interleaved = "interleaved"
 
 
 def command(
@@ -44,12 +51,7 @@ def command(
             help="The interpreter of environments that ask for --ws-python.",
         ),
     ] = None,
-    order: Annotated[
-        str | None,
-        typer.Option(
-            click_type=click.Choice(["paper", "interleaved"]), help="The order of the samples."
-        ),
-    ] = None,
+    order: Annotated[OrderName | None, typer.Option(help="The order of the samples.")] = None,
     warmup: Annotated[
         int | None,
         typer.Option(
@@ -114,7 +116,7 @@ def command(
         gpu=gpu,
         backends=None if backends is None else _names(backends),
         interpreters={option: path for option, path in named.items() if path is not None},
-        order=order,  # type: ignore[arg-type]  # the parser admits these two alone
+        order=None if order is None else order.value,
         warmup=warmup,
         repeat=repeat,
         rounds=rounds,
