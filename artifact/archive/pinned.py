@@ -34,26 +34,29 @@ def pinned_chunks(root: Path, pin: Pin) -> Iterator[bytes]:
         raise _unreadable(path, error) from error
     b3, sha = blake3(), hashlib.sha256()
     size = 0
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
+    try:
         status = os.fstat(descriptor)
         executable = bool(status.st_mode & stat.S_IXUSR)
         if not stat.S_ISREG(status.st_mode) or executable != pin.executable:
             raise _changed(path, pin, f"file mode {stat.filemode(status.st_mode)}")
-        while True:
-            try:
-                chunk = file.read(_CHUNK_BYTES)
-            except OSError as error:
-                raise _unreadable(path, error) from error
-            if not chunk:
-                break
+        while chunk := _read(descriptor, path):
             size += len(chunk)
             if size > pin.size:
                 raise _changed(path, pin, f"more than {pin.size} bytes")
             b3.update(chunk)
             sha.update(chunk)
             yield chunk
+    finally:
+        os.close(descriptor)
     if size != pin.size or b3.hexdigest() != pin.blake3 or sha.hexdigest() != pin.sha256:
         raise _changed(path, pin, f"{size} bytes, blake3:{b3.hexdigest()}")
+
+
+def _read(descriptor: int, path: Path) -> bytes:
+    try:
+        return os.read(descriptor, _CHUNK_BYTES)
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def _changed(path: Path, pin: Pin, found: str) -> VerificationError:
