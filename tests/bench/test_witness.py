@@ -79,6 +79,7 @@ def test_each_fact_that_differs_is_a_refused_fallback(fact: str, wrong: object) 
     assert caught.value.exit_code == ExitCode.FALLBACK == 6
     assert caught.value.where == "backend fa3, shape S=4096, witness"
     assert caught.value.found == difference
+    assert caught.value.details == ()
 
 
 @pytest.mark.parametrize("missing", sorted(FACTS.keys() - {"grid"}))
@@ -90,6 +91,13 @@ def test_a_fact_that_is_not_reported_is_a_difference(missing: str, how: str) -> 
     (difference,) = witness.compare(EXPECTED, facts)
     assert difference.startswith(f"{missing}: ")
     assert difference.endswith("not reported")
+
+
+def test_what_was_wanted_is_said_in_words() -> None:
+    differences = dict(line.split(": expected ", 1) for line in witness.compare(EXPECTED, {}))
+    assert differences["symbol"].startswith("a symbol that matches '_Z.*flash_fwd.*hdim128.*',")
+    assert differences["registers"].startswith("at most 168,")
+    assert differences["threads"].startswith("384,")
 
 
 def test_every_difference_is_listed() -> None:
