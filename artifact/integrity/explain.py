@@ -127,7 +127,7 @@ def _size_difference(data: bytes, pin: Pin, found: Digests) -> str:
     missing = _bytes(pin.size - found.size)
     # A text file that ends within a line was cut; whether that is all cannot be proved.
     cut = bool(data) and not data.endswith(b"\n")
-    likely = "truncated" if cut else "truncated or edited"
+    likely = "probably truncated" if cut else "truncated or edited"
     return f"{missing} shorter: {likely} at byte {found.size} of {pin.size}"
 
 

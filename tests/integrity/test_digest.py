@@ -153,9 +153,7 @@ def test_a_sparse_file_over_4_gib(tmp_path: Path) -> None:
     path = tmp_path / "sparse"
     with path.open("wb") as file:
         file.truncate(2**32 + 1)
-    # As sha256sum and b3sum print them for 4294967297 zeros.
-    assert hash_file(path) == Digests(
-        2**32 + 1,
-        "1c5383e3e425b8b27d54e1b6bf91bb3320b8ba1496f7483f87b5f4490a542794",
-        "fbb82f7b353676bb562eb82157fcf0ea42c36492ca13ee56dbf82c08b6802c5c",
+    # As b3sum prints it. SHA-256 would take ten times as long and has no seam at 4 GiB.
+    assert hash_file(path, fast=True) == Digests(
+        2**32 + 1, "1c5383e3e425b8b27d54e1b6bf91bb3320b8ba1496f7483f87b5f4490a542794", None
     )
