@@ -137,6 +137,8 @@ def test_controls_are_expanded_by_position() -> None:
         ({"outside_tolerance": 1}, "outside_tolerance: 1 "),
         ({"outside_tolerance": -1}, "outside_tolerance: -1 "),
         *(({"max_abs": bad}, "max_abs: ") for bad in NOT_ERRORS),
+        ({"max_abs": None}, "max_abs: null (not finite) is no error"),
+        ({"max_abs": -0.5}, "max_abs: -0.5 is no error"),
     ],
 )
 def test_the_published_gate_passes_nothing_else(changes: dict[str, Any], reason: str) -> None:
