@@ -30,7 +30,7 @@ from artifact.bench.rundir import LOCK_COPY, LOGS, RunDir, create, stamp, utc_no
 from artifact.bench.schedule import schedule, suite_order
 from artifact.bench.scrub import Scrubber
 from artifact.bench.session import Session
-from artifact.bench.signals import ignored
+from artifact.bench.signals import deferred, ignored
 from artifact.bench.summary import summarise
 from artifact.bench.times import Times
 from artifact.bench.worker import Worker
@@ -140,8 +140,9 @@ class _Run:
         """A reaper and a scratch folder; workers that still run at the end are killed."""
         reaper = Reaper()
         try:
-            scratch = Path(tempfile.mkdtemp(prefix="artifact-run-"))
-            reaper.folder(scratch)
+            with deferred():
+                scratch = Path(tempfile.mkdtemp(prefix="artifact-run-"))
+                reaper.folder(scratch)
             self.scrub.add("$SCRATCH", scratch)
             yield reaper, scratch
         finally:

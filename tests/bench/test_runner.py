@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -211,6 +212,35 @@ def test_marks(fake_artifact: Path) -> None:
     assert results.protocol.name == "quick+custom"
     assert (results.protocol.rounds, results.protocol.warmup, results.protocol.repeat) == (4, 0, 2)
     assert len(results.samples) == 4
+
+
+@pytest.mark.usefixtures("no_pages")
+def test_an_interpreter_that_differs_marks_the_run(fake_artifact: Path) -> None:
+    outcome = run(
+        fake_artifact,
+        workload="demo",
+        interpreters={"--ws-python": Path(sys.executable)},
+        unlocked_env=True,
+        rounds=1,
+    )
+    results = outcome.results
+    assert results.marks == ("UNLOCKED", "NOT COMPARABLE", "CUSTOM PROTOCOL")
+    runner_, other = results.interpreters
+    assert (runner_.environment, runner_.locked) == ("runner", None)
+    assert (other.environment, other.locked) == ("other", False)
+    assert any("pytest" in line for line in other.differences)
+    assert results.backends[2].environment == "other"
+    assert sys.prefix not in (outcome.folder / "results.json").read_text()
+    command = (outcome.folder / "logs/gamma.log").read_text()
+    assert "# $ $PYTHON -I $ROOT/workers/fake.py --backend gamma" in command
+
+
+def test_an_interpreter_that_differs_is_refused_before_any_worker(fake_artifact: Path) -> None:
+    with pytest.raises(EnvironmentUnmet, match="is not what the lock"):
+        run(fake_artifact, workload="demo", interpreters={"--ws-python": Path(sys.executable)})
+    folder = only_run(fake_artifact)
+    assert list((folder / "logs").iterdir()) == []
+    assert results_of(folder)["state"]["phase"] == "prepare"
 
 
 FAULTS: list[tuple[str, type[ArtifactError], type[ArtifactError], str, str]] = [

@@ -18,6 +18,8 @@ import pytest
 from artifact.bench.check import verify_run
 from artifact.errors import ExitCode
 from artifact.integrity.lockfile import write_lock
+from artifact.integrity.tree import Tree
+from artifact.integrity.verify import verify
 from artifact.model.load import check_schema
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -77,9 +79,6 @@ SLOW = ("--worker-env", "alpha:DELAY=0.1", "--worker-env", "beta:DELAY=0.1")
 
 
 def test_a_run_from_beginning_to_end(fake_artifact: Path, start_artifact: Start) -> None:
-    begin = fake_artifact / "sub"
-    begin.mkdir()
-    begin.rmdir()
     process = start_artifact("run", cwd=fake_artifact / "workers")
     out, err = process.communicate()
     assert process.returncode == 0, err
@@ -92,6 +91,7 @@ def test_a_run_from_beginning_to_end(fake_artifact: Path, start_artifact: Start)
     assert lines[-1] == f"next:       artifact verify ../results/{folder.name}"
     assert "[timing] 1/18 alpha, N=8, round 1" in err
     assert verify_run(folder).findings == ()
+    assert verify(Tree(fake_artifact)).findings == ()
     assert workers_of(fake_artifact) == []
 
 
