@@ -30,7 +30,7 @@ from artifact.archive.zip import ZipWriter
 from artifact.errors import UsageError, VerificationError
 from artifact.integrity.atomic import beside
 from artifact.integrity.digest import hash_file
-from artifact.integrity.documents import Documents, load_lock, load_manifest, read_documents
+from artifact.integrity.documents import Documents, load_manifest, read_documents
 from artifact.integrity.pin import Digests, Pin
 from artifact.integrity.tree import Tree
 from artifact.integrity.verify import verify
@@ -321,7 +321,7 @@ def _write(
             format=plan.format,
             content_id=content_id,
             manifest=plan.manifest,
-            lock=load_lock(plan.root),
+            documents=plan.documents,
             compressor=plan.compressor,
             started=started,
         )

@@ -100,7 +100,6 @@ class Archive:
             raise damaged(self.label, "the archive changed while it was read")
 
     def _walk_tar(self) -> Iterator[tuple[Member, Iterator[bytes]]]:
-        self._file.seek(0)
         allowance = self.limits.allowance(self._bytes)
         stream = GzipInput(self._file, self.label, allowance)
         return untar.walk(stream, self.label, self.limits)

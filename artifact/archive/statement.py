@@ -11,6 +11,7 @@ import datetime
 import platform
 import uuid
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -18,13 +19,13 @@ from urllib.parse import quote
 from artifact import __version__
 from artifact.archive.deflate import Compressor
 from artifact.errors import VerificationError
+from artifact.integrity.documents import Documents
 from artifact.integrity.pin import Digests
 from artifact.model.canonical import pretty_json
 from artifact.model.load import check_schema, load_json, read_bytes
 
 if TYPE_CHECKING:
     from artifact.model.backend import Dependency
-    from artifact.model.lock import Lock
     from artifact.model.manifest import Manifest
     from artifact.model.provenance import ResourceDescriptor, Statement
 
@@ -49,7 +50,7 @@ def make_statement(
     format: str,
     content_id: str,
     manifest: Manifest,
-    lock: Lock,
+    documents: Documents,
     compressor: Compressor,
     started: str,
 ) -> Statement:
@@ -86,11 +87,11 @@ def make_statement(
                 build_type=_BUILD_TYPE,
                 external_parameters={"format": format, "root": manifest.artifact.name},
                 internal_parameters={
-                    "deflate": lock.deflate.model_dump(mode="json"),
+                    "deflate": asdict(documents.deflate),
                     "compressor": used,
                     "canonical": compressor.canonical,
                 },
-                resolved_dependencies=tuple(_dependencies(manifest, lock)),
+                resolved_dependencies=tuple(_dependencies(manifest, documents)),
             ),
             run_details=RunDetails(
                 builder=Builder(id=_BUILDER, version=versions),
@@ -103,11 +104,11 @@ def make_statement(
     )
 
 
-def _dependencies(manifest: Manifest, lock: Lock) -> Iterator[ResourceDescriptor]:
+def _dependencies(manifest: Manifest, documents: Documents) -> Iterator[ResourceDescriptor]:
     """What the manifest names as built on, then locks and kernels of the tree by digest."""
     from artifact.model.provenance import ResourceDescriptor
 
-    pins = lock.pins()
+    pins = documents.pins
 
     def pinned(path: str, **annotations: str) -> ResourceDescriptor:
         pin = pins[path]
@@ -120,7 +121,7 @@ def _dependencies(manifest: Manifest, lock: Lock) -> Iterator[ResourceDescriptor
         for path in (environment.requirements, environment.conda_lock, environment.specification):
             if path is not None and path in pins:
                 yield pinned(path, role="locked environment", environment=environment.name)
-    compilers = {link.kernel: link.compiler for link in lock.chain}
+    compilers = {link.kernel: link.compiler for link in documents.links}
     for kernel in manifest.kernels:
         if kernel.source in pins:
             yield pinned(kernel.source, role="kernel source", kernel=kernel.name)
