@@ -1,18 +1,23 @@
 """The conda layer put on disk: an interpreter from the packages of conda-lock.yml.
 
-py-rattler downloads and links them. The lock has no hosts and says nothing about how a
-package is linked, so each record is looked up where the channel is; it is taken only if its
-SHA-256 is the locked one, and py-rattler compares the download with it.
+py-rattler downloads and links them, in a process of its own (condainstall.py). The lock has
+no hosts and says nothing about how a package is linked, so each record is looked up where
+the channel is. It is taken only if its SHA-256 is the locked one, and py-rattler compares
+the download with it.
 """
 
 from __future__ import annotations
 
-import asyncio
+import importlib.util
+import json
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 from artifact.envs.condalock import CondaLock
 from artifact.errors import EnvironmentUnmet
+
+_SCRIPT = Path(__file__).with_name("condainstall.py")
 
 
 def install_base(lock: CondaLock, channel_url: str, prefix: Path) -> None:
@@ -27,22 +32,39 @@ def install_base(lock: CondaLock, channel_url: str, prefix: Path) -> None:
         EnvironmentUnmet: where py-rattler is missing, the channel cannot be read, or a
             package of the lock is not there with its locked digest.
     """
-    try:
-        import rattler
-    except ImportError as error:
+    if importlib.util.find_spec("rattler") is None:
         raise EnvironmentUnmet(
             "a tool is missing",
             expected="py-rattler",
             found="not installed",
             next="pip install '.[env]'",
-        ) from error
+        )
+    request = {
+        "channel": channel_url,
+        "platform": lock.platform,
+        "prefix": str(prefix),
+        "packages": [[package.name, package.file, package.sha256] for package in lock.packages],
+    }
+    done = subprocess.run(
+        [sys.executable, "-I", str(_SCRIPT)],
+        input=json.dumps(request).encode(),
+        capture_output=True,
+        check=False,
+    )
     try:
-        records = asyncio.run(_records(lock, channel_url))
-    except Exception as error:
-        # The library raises a class of its own for each thing that can go wrong.
-        raise _failed("a conda channel cannot be read", channel_url, error) from error
-    absent = [p.file for p in lock.packages if (p.file, p.sha256) not in records]
-    if absent:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        printed = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        answer = {"error": printed[-1] if printed else f"exit status {done.returncode}"}
+    if error := answer.get("error"):
+        raise EnvironmentUnmet(
+            "conda packages could not be installed",
+            where=channel_url,
+            found=error,
+            cause="the channel cannot be reached, or a download is not the locked file",
+            next="name another URL of the channel: --channel-url URL",
+        )
+    if absent := answer["absent"]:
         raise EnvironmentUnmet(
             "a conda channel lacks packages of the lock",
             where=channel_url,
@@ -52,36 +74,3 @@ def install_base(lock: CondaLock, channel_url: str, prefix: Path) -> None:
             next="name the channel's URL, which ends in its name: --channel-url URL",
             details=tuple(absent),
         )
-    wanted = [records[p.file, p.sha256] for p in lock.packages]
-    try:
-        asyncio.run(rattler.install(wanted, target_prefix=prefix, show_progress=False))
-    except Exception as error:
-        raise _failed("conda packages could not be installed", channel_url, error) from error
-
-
-async def _records(lock: CondaLock, channel_url: str) -> dict[tuple[str, str], Any]:
-    """The channel's records of the locked names, by file name and SHA-256."""
-    import rattler
-
-    gateway = rattler.Gateway()
-    found = await gateway.query(
-        sources=[channel_url],
-        platforms=[lock.platform, "noarch"],  # type: ignore[list-item]  # any subdir's name
-        specs=[package.name for package in lock.packages],
-        recursive=False,
-    )
-    records = {}
-    for record in (record for group in found for record in group):
-        if record.sha256 is not None:
-            records[str(record.file_name), record.sha256.hex()] = record
-    return records
-
-
-def _failed(what: str, channel_url: str, error: Exception) -> EnvironmentUnmet:
-    return EnvironmentUnmet(
-        what,
-        where=channel_url,
-        found=str(error) or type(error).__name__,
-        cause="the channel cannot be reached, or a download is not the locked file",
-        next="name another URL of the channel: --channel-url URL",
-    )

@@ -30,12 +30,17 @@ class _Parser(argparse.ArgumentParser):
         _fail(f"this solver does not know the call: {message}")
 
 
+def _answer(answer: dict[str, Any], status: int) -> NoReturn:
+    print(json.dumps(answer), flush=True)
+    # py-rattler's threads may outlive the interpreter and crash it while it shuts down.
+    os._exit(status)
+
+
 def _fail(message: str) -> NoReturn:
     if said := os.environ.get("ARTIFACT_SOLVER_SAID"):
         Path(said).write_text(message, encoding="utf-8")
     # A failing conda prints such an object, and conda-lock looks for it.
-    print(json.dumps({"message": message, "success": False}))
-    sys.exit(1)
+    _answer({"message": message, "success": False}, 1)
 
 
 def _arguments() -> argparse.Namespace:
@@ -91,7 +96,7 @@ def main() -> None:
         # Whatever went wrong is the answer: conda-lock passes it on to the reader.
         _fail(str(error))
     actions = [fetch_action(record) for record in records]
-    print(json.dumps({"success": True, "actions": {"FETCH": actions, "LINK": []}}))
+    _answer({"success": True, "actions": {"FETCH": actions, "LINK": []}}, 0)
 
 
 if __name__ == "__main__":

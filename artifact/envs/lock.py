@@ -90,7 +90,9 @@ def lock_wheels(
         source.write_text("\n".join(specification.wheels) + "\n", encoding="utf-8")
         if old and not upgrade:
             output.write_bytes(render_lock(old))
+        # The target is named below; an interpreter is only needed to run, and ours is at hand.
         command = [_uv(), "pip", "compile", str(source), "--output-file", str(output)]
+        command += ["--python", sys.executable]
         command += ["--python-version", environment.python, "--python-platform", WHEEL_PLATFORM]
         command += ["--generate-hashes", "--only-binary", ":all:", "--no-header", "--no-annotate"]
         command += ["--no-emit-index-url", "--no-emit-find-links", "--quiet"]
@@ -235,7 +237,8 @@ def content_hash(specification: Specification) -> str:
         source.write_text(conda_layer(specification), encoding="utf-8")
         # The mapping is for packages of both layers; a conda layer alone never looks into it.
         asked = make_lock_spec(src_files=[source], mapping_url=DEFAULT_MAPPING_URL)
-        with default_virtual_package_repodata() as virtual:
+        virtual = default_virtual_package_repodata()
+        with virtual:
             return str(compute_content_hashes(asked, virtual)[CONDA_PLATFORM])
 
 

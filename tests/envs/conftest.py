@@ -48,12 +48,16 @@ def environment(tiny: ModuleType) -> Environment:
     )
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("caches")
+
+
 @pytest.fixture(autouse=True)
-def own_caches(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_caches(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No tool reads or writes its user's cache, and none looks for an index."""
-    cache = tmp_path_factory.mktemp("caches")
     for name in ("UV_CACHE_DIR", "PIP_CACHE_DIR", "RATTLER_CACHE_DIR", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(cache / name))
+        monkeypatch.setenv(name, str(caches / name))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import io
@@ -215,10 +214,17 @@ def conda_package(
     return target
 
 
+INDEX = """
+import asyncio, os, pathlib, sys
+from rattler.index import index_fs
+asyncio.run(index_fs(pathlib.Path(sys.argv[1]), write_zst=False, write_shards=False))
+os._exit(0)
+"""
+# In a process of its own: the library's threads may crash an interpreter that shuts down.
+
+
 def index(channel: Path) -> str:
     """Write a channel's repodata; its URL."""
-    from rattler.index import index_fs
-
     (channel / "noarch").mkdir(parents=True, exist_ok=True)
-    asyncio.run(index_fs(channel, write_zst=False, write_shards=False))
+    subprocess.run([sys.executable, "-I", "-c", INDEX, channel], check=True)
     return channel.as_uri()
