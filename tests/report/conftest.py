@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,17 @@ HOSTILE = (
 )
 
 
+@cache
+def document(name: str) -> RunResults:
+    """A results document; test_base checks each against its schema, once is enough."""
+    path = ASSETS / f"{name}.json"
+    return load_json("results", RunResults, path.read_bytes(), str(path), trusted=True)
+
+
 @pytest.fixture
 def load() -> Callable[[str], RunResults]:
-    """A results document of tests/assets/results, by name."""
-
-    def loaded(name: str) -> RunResults:
-        path = ASSETS / f"{name}.json"
-        return load_json("results", RunResults, path.read_bytes(), str(path))
-
-    return loaded
+    """A results document of tests/assets/results, by name. They are frozen, so shared."""
+    return document
 
 
 @pytest.fixture
@@ -56,6 +59,14 @@ def published(load: Callable[[str], RunResults]) -> RunResults:
 def complete(load: Callable[[str], RunResults]) -> RunResults:
     """A complete CPU run with marks, gates, controls, witnesses and one invalid sample."""
     return load("cpu-complete")
+
+
+@pytest.fixture(scope="session")
+def whole() -> dict[str, bytes]:
+    """Every file of the reports of :func:`complete`, rendered once."""
+    from artifact.report.base import render_all
+
+    return render_all(document("cpu-complete"))
 
 
 @pytest.fixture

@@ -5,18 +5,21 @@ from pathlib import Path
 import pytest
 
 from artifact.errors import EnvironmentUnmet
+from artifact.model.load import load_json
+from artifact.model.results import RunResults
 from artifact.report.base import render, render_all, reports, write_reports
 
+ASSETS = Path(__file__).parents[1] / "assets" / "results"
 TEXTS = {"summary.csv", "summary.md", "provenance.json"}
 
 
-def test_every_file_is_written(complete, tmp_path):
+def test_every_file_is_written(complete, whole, tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     paths = write_reports(complete, folder)
     assert {p.name for p in paths} == TEXTS | {"tflops.png", "tflops.svg", "report.html"}
     assert sorted(paths) == sorted(folder.iterdir())
-    assert {p.name: p.read_bytes() for p in paths} == render_all(complete)
+    assert {p.name: p.read_bytes() for p in paths} == whole
 
 
 def test_without_samples_there_are_no_figures(gate_failed, tmp_path):
@@ -29,11 +32,11 @@ def test_render_gives_what_follows_from_the_results_alone(every):
     assert files == render(every)
 
 
-def test_pins_never_enter_a_report(complete, changed):
+def test_pins_never_enter_a_report(complete, whole, changed):
     # results.files is made from the reports, so no report may be made from it.
     pin = {"path": "summary.csv", "size": 1, "executable": False, "blake3": "0" * 64,
            "sha256": "0" * 64}  # fmt: skip
-    assert render_all(changed(complete, files=[pin])) == render_all(complete)
+    assert render_all(changed(complete, files=[pin])) == whole
 
 
 def test_names_are_distinct():
@@ -51,8 +54,8 @@ def test_render_imports_no_matplotlib():
         "render(load_json('results', RunResults, data, 'x'))\n"
         "assert not {'matplotlib', 'numpy', 'jinja2'} & set(sys.modules)\n"
     )
-    asset = Path(__file__).parents[1] / "assets" / "results" / "published-h800.json"
-    subprocess.run([sys.executable, "-c", script, str(asset)], check=True)
+    asset = str(ASSETS / "published-h800.json")
+    subprocess.run([sys.executable, "-c", script, asset], check=True)
 
 
 def test_nothing_is_written_where_something_cannot_be_rendered(complete, tmp_path, monkeypatch):
@@ -71,3 +74,8 @@ def test_a_folder_that_is_not_there(complete, tmp_path):
     with pytest.raises(EnvironmentUnmet) as caught:
         write_reports(complete, tmp_path / "nowhere")
     assert "nowhere" in (caught.value.where or "")
+
+
+@pytest.mark.parametrize("path", sorted(ASSETS.glob("*.json")), ids=lambda path: path.stem)
+def test_the_documents_of_these_tests_match_their_schema(path):
+    load_json("results", RunResults, path.read_bytes(), str(path))

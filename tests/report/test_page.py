@@ -75,8 +75,8 @@ def test_it_is_well_formed_and_complete(every):
         assert table.caption in page.texts("figcaption")
 
 
-def test_it_is_accessible(complete):
-    page = Page(render(complete, tflops_svg=render_all(complete)["tflops.svg"]))
+def test_it_is_accessible(complete, whole):
+    page = Page(render(complete, tflops_svg=whole["tflops.svg"]))
     assert page.all("html") == [{"lang": "en"}]
     assert page.texts("title") == ["Causal prefill attention, BF16, D=128 – " + complete.run_id]
     assert len(page.all("h1")) == 1 and len(page.all("main")) == 1
@@ -123,8 +123,8 @@ def test_reasons_for_what_is_absent(published):
         assert place in shown and reason in shown
 
 
-def test_nothing_is_fetched(complete):
-    text = render(complete, tflops_svg=render_all(complete)["tflops.svg"])
+def test_nothing_is_fetched(complete, whole):
+    text = render(complete, tflops_svg=whole["tflops.svg"])
     page = Page(text)
     assert not page.all("script") and not page.all("iframe") and not page.all("object")
     for tag, attrs in page.tags:
@@ -218,8 +218,8 @@ def visit(tmp_path, page):
 
 
 @needs_chromium
-def test_a_browser_fetches_nothing_and_complains_about_nothing(complete, tmp_path):
-    page = render_all(complete)["report.html"]
+def test_a_browser_fetches_nothing_and_complains_about_nothing(whole, tmp_path):
+    page = whole["report.html"]
     dom, console, requests = visit(tmp_path, page)
     assert "NOT COMPARABLE" in dom
     assert console == []
