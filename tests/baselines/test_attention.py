@@ -81,6 +81,16 @@ def test_without_bf16_it_is_the_same_function(cpu, monkeypatch):
         assert np.abs(run(cpu, attend, q, k, v) - ref).max() < 3e-6
 
 
+@pytest.mark.parametrize("deferred", [False, True])
+def test_p_is_rounded_before_v_and_the_row_sum_is_not(cpu, monkeypatch, deferred):
+    """With rounding replaced by halving, O halves and l does not: so does the output."""
+    q, k, v = tensors(cpu, 128)
+    ref = cpu.oracle(q, k, v)
+    monkeypatch.setattr(cpu, "round_bf16", lambda values: values * np.float32(0.5))
+    for attend in (cpu.direct, cpu.Online(32, 32, deferred=deferred)):
+        assert np.abs(run(cpu, attend, q, k, v) - ref / 2).max() < 3e-6
+
+
 tiles = st.sampled_from([16, 32, 48, 64, 96, 128])
 
 

@@ -92,7 +92,7 @@ def test_a_whole_conversation(talk, worker_file):
     again = worker.ask("check", gates=GATES)
     assert again["figures"] == checked["figures"] and again["controls"] == []
     assert worker.ask("quit")["op"] == "quit"
-    assert worker.process.wait(10) == 0
+    assert worker.process.wait(60) == 0
     assert worker.process.stdout.read() == ""
 
 
@@ -114,7 +114,7 @@ def test_nothing_but_answers_reaches_standard_output(talk, worker_file, tmp_path
     try:
         assert worker.ask("hello", protocol=1)["op"] == "hello"
         assert worker.ask("quit")["op"] == "quit"
-        out, err = worker.process.communicate(timeout=10)
+        out, err = worker.process.communicate(timeout=60)
         assert out == "" and "a library says hello" in err and "so does C" in err
     finally:
         worker.end()
@@ -249,13 +249,13 @@ def test_without_numpy_the_worker_says_so(talk):
     assert (answer["op"], answer["kind"]) == ("error", "missing_module")
     assert "numpy" in answer["message"]
     assert worker.ask("quit")["op"] == "quit"
-    assert worker.process.wait(10) == 0
+    assert worker.process.wait(60) == 0
 
 
 def test_the_end_of_the_input_ends_the_worker(talk):
     worker = talk()
     worker.process.stdin.close()
-    assert worker.process.wait(10) == 0
+    assert worker.process.wait(60) == 0
 
 
 def test_an_old_numpy_is_refused(cpu, monkeypatch):
