@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Limits:
     """Bounds that hold while an archive is read; beyond them reading stops at once."""
 
-    members: int = 1_000_000
+    members: int = 250_000
     """Members, directories included."""
     file_bytes: int = 64 << 30
     """Bytes of one file."""
