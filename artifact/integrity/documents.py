@@ -16,6 +16,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -180,7 +181,8 @@ def load_lock(root: Path) -> Lock:
     from artifact.model.lock import Lock
 
     data = read_bytes(root / LOCK, next=_NO_LOCK)
-    return load_json("lock", Lock, data, str(root / LOCK))
+    known = is_trusted("lock", data)
+    return load_json("lock", Lock, data, str(root / LOCK), trusted=known)
 
 
 def _read_lock(source: Source) -> bytes:
@@ -194,8 +196,7 @@ def _read_lock(source: Source) -> bytes:
 
 def _plain(document: Document, data: bytes, where: str) -> tuple[Any, bool]:
     """The document as plain values, and whether a stamp stood for its validation."""
-    stamp = _stamp(document, data)
-    if stamp is not None and _is_ours(stamp):
+    if is_trusted(document, data):
         if document == "manifest":
             return parse_toml(data, where), True
         return json.loads(data), True
@@ -205,12 +206,24 @@ def _plain(document: Document, data: bytes, where: str) -> tuple[Any, bool]:
     value = parse_toml(data, where) if document == "manifest" else parse_json(data, where)
     check_schema(document, value, where)
     parse_model(model_of(document), value, where)
+    trust(document, data)
+    return value, False
+
+
+def is_trusted(document: Document, data: bytes) -> bool:
+    """Whether these very bytes passed schema and model before, for this user."""
+    stamp = _stamp(document, data)
+    return stamp is not None and _is_ours(stamp)
+
+
+def trust(document: Document, data: bytes) -> None:
+    """Note that these bytes have just passed schema and model."""
+    stamp = _stamp(document, data)
     if stamp is not None:
         # A cache that cannot be written costs time at the next call and nothing else.
         with contextlib.suppress(OSError):
             stamp.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             stamp.touch(mode=0o600)
-    return value, False
 
 
 def _stamp(document: Document, data: bytes) -> Path | None:
@@ -224,12 +237,17 @@ def _stamp(document: Document, data: bytes) -> Path | None:
     hasher = blake3(derive_key_context="artifact validated document, version 1")
     fields = [__version__.encode(), sys.version.encode(), document.encode(), data]
     # The models themselves count: a stamp of yesterday's schema is worth nothing today.
-    models = Path(__file__).parent.parent / "model"
-    fields.extend(path.read_bytes() for path in sorted(models.glob("*.py")))
+    fields.extend(_models())
     for field in fields:
         hasher.update(len(field).to_bytes(8, "little"))
         hasher.update(field)
     return Path(base) / "artifact" / "validated" / hasher.hexdigest()
+
+
+@cache
+def _models() -> tuple[bytes, ...]:
+    models = Path(__file__).parent.parent / "model"
+    return tuple(path.read_bytes() for path in sorted(models.glob("*.py")))
 
 
 def _is_ours(stamp: Path) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -64,10 +65,8 @@ def test_a_stamp_that_cannot_be_read(head: str, words: str) -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_stamp_or_a_value_error(head: bytes) -> None:
-    try:
+    with contextlib.suppress(ValueError):
         read_stamp(head)
-    except ValueError:
-        pass
 
 
 KERNEL = KernelFiles("k", "kernels/k.co", "generated/k.cu")
@@ -134,11 +133,7 @@ def test_an_edited_source_makes_the_generated_file_stale() -> None:
 )
 def test_every_link_that_does_not_hold(case: dict[str, Any], path: str, words: str) -> None:
     (found,) = findings(**case)
-    assert (
-        found.path == path
-        and words in found.message
-        and (found.reason or "links for" in words or "pins" in words)
-    )
+    assert found.path == path and words in found.message
 
 
 def test_two_kernels_must_not_share_a_generated_file() -> None:
