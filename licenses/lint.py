@@ -16,11 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from artifact.integrity.lockfile import rules_of
+from artifact.integrity.documents import load_manifest
+from artifact.integrity.rules import Rules
 from artifact.integrity.tree import Tree
-from artifact.model.load import load_toml
-from artifact.model.manifest import Manifest
-from artifact.model.root import MANIFEST
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT, EXPECTED = "licenses/LICENSE.txt", "LICENSES/Apache-2.0.txt"
@@ -28,8 +26,8 @@ TEXT, EXPECTED = "licenses/LICENSE.txt", "LICENSES/Apache-2.0.txt"
 
 def stage(root: Path, into: Path) -> None:
     """Copy what belongs to the artifact at ``root``, the licence's text under its other name."""
-    manifest = load_toml(Manifest, (root / MANIFEST).read_bytes(), MANIFEST)
-    rules = rules_of(manifest)
+    inventory = load_manifest(root).inventory
+    rules = Rules(inventory.outside, inventory.results, inventory.published)
     tree = Tree(root)
     tree.prune(rules)
     for entry in tree.entries():

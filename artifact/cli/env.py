@@ -186,19 +186,17 @@ def lock(
 
 def _find(name: str, explicit: Path | None) -> tuple[Environment, Path]:
     """The manifest's environment ``name`` and the artifact's root."""
-    from artifact.model.load import load_toml, read_bytes
-    from artifact.model.manifest import Manifest
+    from artifact.integrity.documents import load_manifest
 
     root = find_root(Path.cwd(), explicit)
-    path = root / MANIFEST
-    manifest = load_toml(Manifest, read_bytes(path), str(path))
+    manifest = load_manifest(root)
     for environment in manifest.environments:
         if environment.name == name:
             return environment, root
     known = ", ".join(environment.name for environment in manifest.environments)
     raise UsageError(
         f"there is no environment {shown(name)!r}",
-        where=str(path),
+        where=str(root / MANIFEST),
         expected=f"one of: {known}" if known else "an environment in the manifest",
         found=shown(name),
         next=f"artifact env check {manifest.environments[0].name} --python P" if known else None,
