@@ -149,14 +149,20 @@ def misbehave(wrong):
             os.write(2, b"never ending\n" * 1000)
     elif wrong == "child":
         # Outlives its parent unless the whole group is killed, and holds the pipes open.
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
-        print(f"child {child.pid}", file=sys.stderr, flush=True)
+        start_child()
         os._exit(4)
     elif wrong == "fill":
         fill_disk(os.environ["FILL"])
     elif wrong == "offspring":
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
-        print(f"child {child.pid}", file=sys.stderr, flush=True)
+        start_child()
+
+
+def start_child():
+    """A process that ignores SIGTERM: what is ignored stays so across the start."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    print(f"child {child.pid}", file=sys.stderr, flush=True)
 
 
 def fill_disk(path):
