@@ -53,6 +53,27 @@ class Talk:
             pipe.close()
 
 
+class InProcess(Talk):
+    """The same without a process, for the many requests of which each needs a fresh worker."""
+
+    def __init__(self, cpu):
+        self.cpu = cpu
+        self.worker = cpu.Worker("under-test", cpu.direct, (128, 128))
+        self.parse = answer_adapter().validate_json
+        self.id = 0
+
+    def line(self, text):
+        line = text.encode("utf-8", "surrogateescape")
+        answer = json.dumps(self.cpu.respond(self.worker, line), allow_nan=False)
+        self.parse(answer)
+        return json.loads(answer)
+
+
+@pytest.fixture
+def direct_talk(cpu):
+    return InProcess(cpu)
+
+
 @pytest.fixture
 def talk(worker_file):
     started = []
@@ -120,25 +141,25 @@ def test_nothing_but_answers_reaches_standard_output(talk, worker_file, tmp_path
         worker.end()
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("garbage", "not JSON"),
-        ("", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ("\udcff\udcfe", "not JSON"),
-        ("[1, 2]", "no JSON object"),
-        ('{"op": "hello"}', "no id"),
-        ('{"op": "hello", "id": "1"}', "no id"),
-        ('{"op": "hello", "id": true}', "no id"),
-    ],
-)
-def test_a_line_that_is_no_request(talk, line, message):
+NO_REQUESTS = [
+    ("garbage", "not JSON"),
+    ("", "not JSON"),
+    ("[" * 100_000, "not JSON"),
+    ("\udcff\udcfe", "not JSON"),
+    ("[1, 2]", "no JSON object"),
+    ('{"op": "hello"}', "no id"),
+    ('{"op": "hello", "id": "1"}', "no id"),
+    ('{"op": "hello", "id": true}', "no id"),
+]
+
+
+def test_lines_that_are_no_requests(talk):
     worker = talk(encoding="utf-8", errors="surrogateescape")
-    answer = worker.line(line)
-    assert (answer["op"], answer["kind"], answer["id"]) == ("error", "failed", -1)
-    assert message in answer["message"]
-    assert worker.ask("hello", protocol=1)["op"] == "hello"
+    for line, message in NO_REQUESTS:
+        answer = worker.line(line)
+        assert (answer["op"], answer["kind"], answer["id"]) == ("error", "failed", -1)
+        assert message in answer["message"]
+        assert worker.ask("hello", protocol=1)["op"] == "hello"
 
 
 @pytest.mark.parametrize(
@@ -178,8 +199,8 @@ def test_a_line_that_is_no_request(talk, line, message):
         ),
     ],
 )
-def test_a_request_that_cannot_be_answered(talk, request_, kind, message):
-    worker = talk()
+def test_a_request_that_cannot_be_answered(direct_talk, request_, kind, message):
+    worker = direct_talk
     answer = worker.ask(**request_)
     assert (answer["op"], answer["kind"]) == ("error", kind)
     assert message in answer["message"]
@@ -203,8 +224,8 @@ def test_a_request_that_cannot_be_answered(talk, request_, kind, message):
         ({"gates": GATES, "controls": [{}]}, "control does not exist"),
     ],
 )
-def test_a_check_that_is_not_as_the_protocol_says(talk, fields, message):
-    worker = talk()
+def test_a_check_that_is_not_as_the_protocol_says(direct_talk, fields, message):
+    worker = direct_talk
     worker.ask("prepare", shape=SHAPE, seed=1)
     answer = worker.ask("check", **fields)
     assert (answer["op"], answer["kind"]) == ("error", "failed")
@@ -216,15 +237,15 @@ def test_a_check_that_is_not_as_the_protocol_says(talk, fields, message):
     "fields",
     [{}, {"warmup": -1, "repeat": 1}, {"warmup": 0, "repeat": 0}, {"warmup": 0, "repeat": "3"}],
 )
-def test_a_time_that_is_not_as_the_protocol_says(talk, fields):
-    worker = talk()
+def test_a_time_that_is_not_as_the_protocol_says(direct_talk, fields):
+    worker = direct_talk
     worker.ask("prepare", shape=SHAPE, seed=1)
     answer = worker.ask("time", **fields)
     assert (answer["op"], answer["kind"]) == ("error", "failed")
 
 
-def test_a_prepare_that_fails_leaves_no_shape_behind(talk):
-    worker = talk()
+def test_a_prepare_that_fails_leaves_no_shape_behind(direct_talk):
+    worker = direct_talk
     worker.ask("prepare", shape=SHAPE, seed=1)
     worker.ask("time", warmup=0, repeat=1)
     worker.ask("prepare", shape={**SHAPE, "S": 100}, seed=1)
