@@ -39,6 +39,17 @@ def root(tiny: ModuleType, tmp_path: Path, wheels: dict[str, tuple]) -> Path:
     return tiny.artifact(tmp_path / "tree", locked)
 
 
+@pytest.fixture
+def quick_pip(monkeypatch: pytest.MonkeyPatch, tiny: ModuleType) -> None:
+    """pip is unpacked into new environments; tests/cli/test_env.py has it installed."""
+    if PIP_WHEEL is None:
+        pytest.skip("this Python has no bundled pip")
+    monkeypatch.setattr(
+        create_module, "_venv", lambda base, into, *rest: tiny.venv(into, PIP_WHEEL)
+    )
+
+
+@pytest.mark.usefixtures("quick_pip")
 def test_an_environment_is_made_from_its_lock_and_equals_it(
     environment: Environment, root: Path, tmp_path: Path, tiny: ModuleType
 ) -> None:
@@ -56,16 +67,6 @@ def test_an_environment_is_made_from_its_lock_and_equals_it(
     assert check_environment(environment, python, root) == ()
     (tiny.site(into) / "base" / "__init__.py").write_text("VERSION = 'mine'\n")
     assert len(check_environment(environment, python, root)) == 1
-
-
-@pytest.fixture
-def quick_pip(monkeypatch: pytest.MonkeyPatch, tiny: ModuleType) -> None:
-    """pip is unpacked into new environments: installing it takes seconds."""
-    if PIP_WHEEL is None:
-        pytest.skip("this Python has no bundled pip")
-    monkeypatch.setattr(
-        create_module, "_venv", lambda base, into, *rest: tiny.venv(into, PIP_WHEEL)
-    )
 
 
 @pytest.mark.usefixtures("quick_pip")
