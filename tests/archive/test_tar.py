@@ -49,6 +49,7 @@ def test_ustar_where_it_fits_and_pax_where_not(path: str, blocks: int) -> None:
     info = parsed(header)
     assert (info.name, info.size, info.mode, info.mtime) == (path, 5, 0o644, 10)
     assert bool(info.pax_headers) == (blocks == 3)
+    assert header[-512:-412].isascii(), "what a reader without pax sees is a name too"
 
 
 @pytest.mark.parametrize("size", [MAX_USTAR_SIZE, MAX_USTAR_SIZE + 1, 9 << 33])

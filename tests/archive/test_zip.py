@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 import subprocess
 import zipfile
 from pathlib import Path
@@ -51,6 +52,8 @@ def test_zip64_below_lowered_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             writer.end()
         writer.finish()
     data = path.read_bytes()
+    marks = b"\xff" * 8 + struct.pack("<2H", 5, 20) + b"top/a" + struct.pack("<2HQ", 1, 16, 128_000)
+    assert marks in data, "both sizes of a local header are in its ZIP64 field"
     assert b"PK\x06\x06" in data and b"PK\x06\x07" in data
     with open_archive(path) as archive:
         assert archive.require_clean() == "top"
