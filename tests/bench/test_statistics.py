@@ -124,6 +124,8 @@ def test_rank_sum_rank_of_small_samples(m: int, n: int, k: int, coverage: float)
 def test_a_coverage_of_exactly_the_confidence_is_enough() -> None:
     # 3 against 3: 1 - 2/20 is 0.9, and the double 0.9 is a little more.
     assert ours.rank_sum_rank(3, 3, 0.9) == (1, 0.9)
+    assert ours.rank_sum_rank(1, 9, 0.8) == (1, 0.8)
+    assert ours.rank_sum_rank(0, 9, 0.8) == ours.rank_sum_rank(9, 0, 0.8) == (0, 0.0)
 
 
 @pytest.mark.parametrize(("m", "n"), [(3, 5), (3, 6), (4, 4), (5, 6)])
@@ -250,6 +252,14 @@ def test_detectable_effect_has_the_power_that_it_states() -> None:
 @pytest.mark.parametrize(("a", "b"), [([], [1.0]), ([1.0], []), ([1.0], [2.0]), ([], [])])
 def test_no_noise_known_no_effect_known(a: list[float], b: list[float]) -> None:
     assert ours.detectable_unpaired(a, b, 0.95) is None
+
+
+def test_two_rounds_are_the_least_that_show_noise() -> None:
+    deviation = math.log(1.01) / math.sqrt(2)
+    quantiles = stats.t.ppf(0.975, 1) + stats.t.ppf(0.8, 1)
+    assert ours.detectable_paired([1.0, 1.01], 0.95) == pytest.approx(
+        math.expm1(quantiles * deviation / math.sqrt(2)), rel=1e-9
+    )
 
 
 def test_noise_without_bound_hides_everything() -> None:
