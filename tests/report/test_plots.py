@@ -253,10 +253,10 @@ def test_drawing_leaves_matplotlib_as_it_was(complete, monkeypatch):
     "text",
     [
         "</svg><script>alert(1)</script> --> ]]> &amp; \"'",
-        "$x^2$ \\alpha {1} $",
+        "$\\frac{x$ and $y^2$",
         "x" * 300,
         "漢字" * 40,
-        "bell\x07 null\x00 \u202eoverride",
+        "bell\x07 escape\x1b \u202eoverride",
     ],
     ids=ascii,
 )
