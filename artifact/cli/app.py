@@ -95,9 +95,10 @@ def _root(
     """Verify, run, pack and report a GPU kernel benchmark, reproducibly."""
 
 
-def _terminated(signum: int, frame: FrameType | None) -> None:
+def _ended(signum: int, frame: FrameType | None) -> None:
+    # Also for SIGINT: Typer would turn a KeyboardInterrupt into an exit without a word.
     raise Interrupted(
-        "the command was terminated",
+        f"the command was {'interrupted' if signum == signal.SIGINT else 'terminated'}",
         found=signal.Signals(signum).name,
         next="run the same command again",
     )
@@ -105,18 +106,15 @@ def _terminated(signum: int, frame: FrameType | None) -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    for signum in (signal.SIGTERM, signal.SIGHUP):
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Under nohup a hang-up stays ignored.
         if signal.getsignal(signum) is not signal.SIG_IGN:
-            signal.signal(signum, _terminated)
+            signal.signal(signum, _ended)
     try:
         app()
     except ArtifactError as error:
         current().failure(error)
         sys.exit(int(error.exit_code))
-    except KeyboardInterrupt:
-        current().failure(Interrupted("the command was interrupted", found="SIGINT"))
-        sys.exit(int(ExitCode.INTERRUPTED))
     except OSError as error:
         if error.errno == errno.EPIPE:
             sys.exit(int(ExitCode.VERIFICATION))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -101,10 +102,14 @@ def verify(source: Source, *, fast: bool = False, expect_content_id: str | None 
     clock.lap("walk")
     digests = dict(source.digests(inventory.to_hash, fast=fast))
     clock.lap("hashing")
-    findings = [*source.problems(), *documents.disagreements]
-    findings += inventory.findings(digests)
-    findings += _content_findings(source, documents, inventory, digests)
-    findings += _chain(source, documents, inventory, digests)
+    findings = [
+        *inventory.findings(digests),
+        *_content_findings(source, documents, inventory, digests),
+        *_chain(source, documents, inventory, digests),
+    ]
+    findings.sort(key=lambda finding: os.fsencode(finding.path))
+    # What is wrong with the container or the documents comes before what is in them.
+    findings[:0] = [*source.problems(), *documents.disagreements]
     report = Report(
         label=source.label,
         artifact=documents.artifact,

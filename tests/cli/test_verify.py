@@ -1,0 +1,261 @@
+"""``artifact verify`` as a process: words, exit codes, JSON, archives, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifact.integrity.digest import hash_file
+from artifact.model.root import LOCK
+
+ROWSUM = Path(__file__).parents[1] / "assets" / "rowsum"
+README = "README.md"
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    shutil.copytree(ROWSUM, root, ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+@pytest.fixture
+def run(start_artifact: Any, tmp_path: Path) -> Run:
+    """Runs a command to its end; its streams are text."""
+
+    def call(*args: str | Path, cwd: Path, **environment: str) -> Any:
+        environment.setdefault("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        process = start_artifact(*args, cwd=cwd, **environment)
+        out, err = process.communicate(timeout=120)
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    return call
+
+
+def identity(run: Run, tree: Path) -> str:
+    return run("verify", "--quiet", cwd=tree).stdout.split("content id: ")[1].split()[0]
+
+
+def test_a_tree_that_is_as_pinned(run: Run, tree: Path) -> None:
+    done = run("verify", cwd=tree / "workers")  # the root is found from within
+    assert done.returncode == 0 and done.stderr == ""
+    lines = dict(line.split(":", 1) for line in done.stdout.splitlines())
+    assert lines["artifact"].split() == ["rowsum-demo", "1.0.0"]
+    assert "everything is as pinned" in lines["verified"]
+    assert lines["content id"].strip().startswith("blake3:")
+    assert "\x1b" not in done.stdout
+
+
+def test_quiet_prints_the_answer_alone(run: Run, tree: Path) -> None:
+    done = run("verify", "--quiet", cwd=tree)
+    assert done.stdout.count("\n") == 1 and done.stdout.startswith("content id: blake3:")
+
+
+def test_verbose_says_what_stands_outside_and_where_time_went(run: Run, tree: Path) -> None:
+    (tree / ".git").mkdir()
+    (tree / "runs/x").mkdir(parents=True)
+    (tree / "runs/x/results.json").write_text("{}")
+    first, second = (run("verify", "-v", cwd=tree).stdout for _ in range(2))
+    assert "outside:    .git/\n" in first and "outside:    runs/x/ (a run" in first
+    assert "documents (validated now)" in first and "documents (validated before)" in second
+    for step in ("interpreter and command line", "imports", "walk", "hashing", "in all"):
+        assert step in second
+
+
+def test_each_finding_takes_two_aligned_lines(run: Run, tree: Path) -> None:
+    path = tree / README
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    (tree / "extra").write_text("x")
+    done = run("verify", cwd=tree)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"changed  {README}: its contents are not what was pinned")
+    assert lines[1].startswith("         line endings: LF became CRLF")
+    assert "expected" in lines[1] and "found" in lines[1]
+    assert lines[2].startswith("extra    extra: it is not pinned")
+    assert lines[3].startswith("         ")
+    assert "NO: 2 findings" in done.stdout
+
+
+def test_json_is_one_document(run: Run, tree: Path) -> None:
+    (tree / "extra").write_text("x")
+    done = run("verify", "--json", cwd=tree)
+    assert done.returncode == 1 and done.stderr == ""
+    document = json.loads(done.stdout)
+    assert document["ok"] is False
+    assert [(f["kind"], f["path"]) for f in document["findings"]] == [("extra", "extra")]
+    assert document["content_id"].startswith("blake3:")
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_broken_document_is_one_error(run: Run, tree: Path, flags: tuple[str, ...]) -> None:
+    (tree / "manifests/artifact.toml").write_bytes("titel = 'Größe'".encode("latin-1"))
+    done = run("verify", *flags, cwd=tree)
+    assert done.returncode == 1
+    if flags:
+        assert json.loads(done.stdout)["exit_code"] == 1
+    else:
+        assert done.stderr.startswith("error: a document is not UTF-8\n  where:")
+
+
+def test_a_name_cannot_write_to_the_terminal(run: Run, tree: Path) -> None:
+    (tree / "\x1b[2Jcleared\nok: verified").write_text("x")
+    done = run("verify", cwd=tree)
+    assert done.returncode == 1
+    assert "\x1b" not in done.stdout and "\\x1b[2Jcleared\\nok" in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_a_name_that_the_terminal_cannot_show(run: Run, tree: Path, encoding: str) -> None:
+    (tree / os.fsdecode(b"\xff\xc3\xa9")).write_text("x")
+    done = run("verify", cwd=tree, PYTHONIOENCODING=encoding)
+    assert done.returncode == 1 and "1 finding" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (("nowhere",), 2, "there is nothing to verify here"),
+        (("--root", "nowhere"), 2, "there is nothing to verify here"),
+        (("workers", "--root", "."), 2, "--root"),
+        (("workers",), 2, "there is no artifact here"),
+        (("README.md",), 1, "archive"),
+        (("--expect-content-id", "abc"), 2, "this is no content id"),
+        (("--checksums", "README.md"), 1, "checksum file"),
+        (("--checksums", "nowhere"), 1, "missing"),
+        (("--no-such-option",), 2, "No such option"),
+    ],
+)
+def test_bad_requests(run: Run, tree: Path, args: tuple[str, ...], code: int, words: str) -> None:
+    done = run("verify", *args, cwd=tree)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+
+
+def test_the_lock_is_tied_by_the_published_content_id(run: Run, tree: Path) -> None:
+    published = identity(run, tree)
+    assert run("verify", "--expect-content-id", published, cwd=tree).returncode == 0
+    (tree / "README.md").write_text("other words\n")
+    assert run("lock", cwd=tree).returncode == 0
+    assert run("verify", cwd=tree).returncode == 0
+    done = run("verify", "--expect-content-id", published, cwd=tree)
+    assert done.returncode == 1
+    assert "content-id" in done.stdout and "the lock itself is another one" in done.stdout
+    sums = tree.parent / "a.sha256"
+    sums.write_text(f"# content-id: {published}\n")
+    assert run("verify", "--checksums", sums, cwd=tree).returncode == 1
+
+
+@pytest.mark.parametrize("form", ["tar.gz", "zip"])
+def test_an_archive_and_the_files_beside_it(run: Run, tree: Path, form: str) -> None:
+    archive = tree.parent / f"a.{form}"
+    assert run("pack", "--format", form, "--output", archive, cwd=tree).returncode == 0
+    done = run("verify", archive, cwd=tree.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert identity(run, tree) in done.stdout
+
+    # The .sha256 file beside it is checked by itself.
+    sums = archive.with_name(archive.name + ".sha256")
+    text = sums.read_text()
+    good = hash_file(archive).sha256
+    assert good is not None and good in text
+    sums.write_text(text.replace(good, "0" * 64))
+    done = run("verify", archive, cwd=tree.parent)
+    assert done.returncode == 1 and "checksum" in done.stdout
+
+    # An archive of another tree with its own lock, under the published name.
+    sums.write_text(text)
+    (tree / "README.md").write_text("other words\n")
+    assert run("lock", cwd=tree).returncode == 0
+    other = tree.parent / f"b.{form}"
+    assert run("pack", "--format", form, "--output", other, cwd=tree).returncode == 0
+    other.replace(archive)
+    done = run("verify", archive, cwd=tree.parent)
+    assert done.returncode == 1
+    assert "checksum" in done.stdout and "content-id" in done.stdout
+
+
+@pytest.mark.parametrize("form", ["tar.gz", "zip"])
+def test_one_changed_byte_of_an_archive(run: Run, tree: Path, form: str) -> None:
+    archive = tree.parent / f"a.{form}"
+    assert run("pack", "--format", form, "--output", archive, cwd=tree).returncode == 0
+    data = archive.read_bytes()
+    for place in (0, len(data) // 3, len(data) // 2, len(data) - 1):
+        archive.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        done = run("verify", archive, cwd=tree.parent)
+        assert done.returncode == 1, place
+        assert done.stdout + done.stderr
+
+
+def test_fast_says_what_it_checked(run: Run, tree: Path) -> None:
+    done = run("verify", "--fast", cwd=tree)
+    assert done.returncode == 0 and "(size and BLAKE3)" in done.stdout
+    assert json.loads(run("verify", "--fast", "--json", cwd=tree).stdout)["digests"] == ["blake3"]
+
+
+def test_a_tree_without_a_lock(run: Run, tree: Path) -> None:
+    (tree / LOCK).unlink()
+    done = run("verify", cwd=tree)
+    assert done.returncode == 1 and "next:     artifact lock" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"), [(signal.SIGTERM, "terminated"), (signal.SIGINT, "interrupted")]
+)
+def test_a_signal_while_hashing_ends_it_at_once(
+    start_artifact: Any, run: Run, tree: Path, sent: signal.Signals, words: str
+) -> None:
+    # Pinned as something small, so that making the lock takes no time; hashing it does.
+    with (tree / "large").open("wb") as file:
+        file.write(b"x")
+        assert run("lock", cwd=tree).returncode == 0
+        file.truncate(64 << 30)
+    process = start_artifact("verify", cwd=tree, XDG_CACHE_HOME=str(tree.parent / "cache"))
+    _wait_until_it_reads(process.pid, tree / "large")
+    start = time.monotonic()
+    process.send_signal(sent)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - start < 20
+    assert words in err and "Traceback" not in err
+
+
+def _wait_until_it_reads(pid: int, path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                if link.readlink() == path:
+                    return
+            except OSError:
+                continue
+        time.sleep(0.02)
+    raise AssertionError("it never opened the file")
+
+
+def test_it_starts_without_the_heavy_libraries(run: Run, tree: Path) -> None:
+    assert run("verify", cwd=tree).returncode == 0  # the documents are trusted from now on
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "artifact", "verify"],
+        cwd=tree,
+        env={**os.environ, "XDG_CACHE_HOME": str(tree.parent / "cache")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.split("\n")}
+    assert "typer" in loaded
+    assert not loaded & {"pydantic", "jsonschema", "rich", "numpy", "matplotlib", "jinja2"}
