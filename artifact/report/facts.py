@@ -57,7 +57,7 @@ def checks(results: RunResults) -> tuple[tuple[str, str], ...]:
         ("Render the tables again from results.json", f"artifact report {run}"),
         (
             "Draw the figures from summary.csv alone",
-            f"python artifact/report/plots.py {run}/summary.csv --output .",
+            f"python -m artifact.report.plots {run}/summary.csv --output .",
         ),
     )
 
