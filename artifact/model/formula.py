@@ -23,10 +23,16 @@ _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
 }
 
 
+#: No formula of a manifest is longer; a longer one could exhaust the stack.
+MAX_LENGTH = 300
+
+
 def _parse(formula: str) -> ast.expr:
+    if len(formula) > MAX_LENGTH:
+        raise ValueError(f"a formula of {len(formula)} characters; at most {MAX_LENGTH} are read")
     try:
         return ast.parse(formula.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"not an arithmetic expression: {formula!r}") from error
 
 
