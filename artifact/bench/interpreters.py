@@ -67,6 +67,13 @@ def choose(plan: Plan) -> dict[str, Chosen]:
     return chosen
 
 
+def unused(plan: Plan) -> tuple[str, ...]:
+    """Options that name an interpreter which no backend of the plan runs in."""
+    needed = {backend.environment for backend in plan.backends}
+    used = {e.option for e in plan.manifest.environments if e.name in needed}
+    return tuple(option for option in plan.options.interpreters if option not in used)
+
+
 def _token(option: str) -> str:
     return "$" + option.lstrip("-").replace("-", "_").upper()
 

@@ -9,7 +9,7 @@ same for people who write a worker.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, TypeAdapter
@@ -48,7 +48,7 @@ class Prepared(Model):
     op: Literal["prepare"]
     id: int
     backend: Name
-    inputs: dict[str, Hex64]
+    inputs: Annotated[dict[str, Hex64], Field(min_length=1)]
     """SHA-256 of the little-endian bytes of each input tensor."""
     setup_ms: dict[str, NonNegativeFloat] = {}
     """One-time costs that timing leaves out, by name."""
@@ -125,7 +125,7 @@ Answer = Annotated[
 ]
 
 
-@lru_cache(maxsize=None)
+@cache
 def answer_adapter() -> TypeAdapter[Answer]:
     """The parser of one answer line."""
     return TypeAdapter(Answer)

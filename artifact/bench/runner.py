@@ -76,14 +76,16 @@ def run(options: Options, root: Path, manifest: Manifest, progress: Progress) ->
     """
     plan = make_plan(options, root, manifest)
     chosen = interpreters.choose(plan)
+    for option in interpreters.unused(plan):
+        progress.message(f"note: no backend of this run uses {option}")
     moment = utc_now()
     holder = {"workload": plan.workload.name, "since": stamp(moment)}
-    with exclusive(plan.lock_name, holder):
+    with exclusive(plan.lock_name, holder), contextlib.ExitStack() as held:
+        # From the making of the folder on, a signal waits until the run can take note of it.
+        held.enter_context(deferred())
         device = plan.device.target or plan.device.kind
-        if plan.device.kind == "gpu" and plan.device.target is None:
-            device = plan.device.name
         folder = create(plan.results_dir, device, manifest.report.suffix, moment)
-        return _Run(plan, chosen, folder, moment, progress).complete()
+        return _Run(plan, chosen, folder, moment, progress).complete(held)
 
 
 class _Run:
@@ -116,9 +118,14 @@ class _Run:
         self.at: tuple[Backend | None, Shape | None] = (None, None)
         self.rundir = RunDir(folder, first_document(plan, folder.name, moment, self.scrub))
 
-    def complete(self) -> Outcome:
-        """Go through every phase; on the way out nothing is left running or half-said."""
+    def complete(self, held: contextlib.ExitStack) -> Outcome:
+        """Go through every phase; on the way out nothing is left running or half-said.
+
+        Args:
+            held: Holds signals back until it is closed here.
+        """
         try:
+            held.close()
             with self._guarded() as (reaper, scratch):
                 self._verify()
                 self._prepare(reaper, scratch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Recorder(Progress):
     def __init__(self, at: Callable[[str, str], None] | None = None) -> None:
         self.phases: dict[str, int] = {}
         self.steps: list[tuple[str, str, float | None]] = []
+        self.messages: list[str] = []
         self.closed = False
         self._at = at
 
@@ -47,6 +49,9 @@ class Recorder(Progress):
         self.steps.append((phase, label, remaining))
         if self._at is not None:
             self._at(phase, label)
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
 
     def close(self) -> None:
         self.closed = True
@@ -235,6 +240,13 @@ def test_an_interpreter_that_differs_marks_the_run(fake_artifact: Path) -> None:
     assert "# $ $PYTHON -I $ROOT/workers/fake.py --backend gamma" in command
 
 
+@pytest.mark.usefixtures("no_pages")
+def test_an_interpreter_that_nothing_needs_is_noted(fake_artifact: Path) -> None:
+    progress = Recorder()
+    run(fake_artifact, progress, interpreters={"--ws-python": Path("/no/such")}, rounds=1)
+    assert progress.messages == ["note: no backend of this run uses --ws-python"]
+
+
 def test_an_interpreter_that_differs_is_refused_before_any_worker(fake_artifact: Path) -> None:
     with pytest.raises(EnvironmentUnmet, match="is not what the lock"):
         run(fake_artifact, workload="demo", interpreters={"--ws-python": Path(sys.executable)})
@@ -250,6 +262,7 @@ FAULTS: list[tuple[str, type[ArtifactError], type[ArtifactError], str, str]] = [
     ("exit@hello", failures.WorkerDied, MeasurementInvalid, "prepare", "status 3"),
     ("missing_module@hello", failures.MissingModule, EnvironmentUnmet, "prepare", "lacks a module"),
     ("out_of_memory@prepare:2", failures.OutOfMemory, EnvironmentUnmet, "gates", "memory"),
+    ("none@prepare", failures.WorkerGarbage, MeasurementInvalid, "prepare", "inputs: "),
     ("inputs@prepare", GateFailed, GateFailed, "gates", "different inputs"),
     ("inputs@prepare:3", GateFailed, GateFailed, "timing", "other inputs"),
     ("error@check", GateFailed, GateFailed, "gates", "wrong answer"),
@@ -351,6 +364,24 @@ def test_an_error_that_nobody_foresaw_is_recorded_and_seen(
         "gates",
     )
     assert workers_of(fake_artifact) == []
+
+
+def test_a_signal_while_the_folder_is_made_is_recorded_in_it(
+    fake_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = runner.create
+
+    def create(*args: Any) -> Path:
+        folder = real(*args)
+        os.kill(os.getpid(), signal.SIGINT)
+        return folder
+
+    monkeypatch.setattr(runner, "create", create)
+    with pytest.raises(ArtifactError) as caught:
+        run(fake_artifact)
+    assert caught.value.exit_code == ExitCode.INTERRUPTED
+    document = results_of(only_run(fake_artifact))
+    assert document["state"]["error"]["error"] == "Interrupted"
 
 
 @pytest.mark.parametrize("phase", ["verify", "prepare", "gates", "timing", "report"])
