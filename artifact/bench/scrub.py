@@ -45,7 +45,7 @@ class Scrubber:
         names = sorted(self._tokens, key=len, reverse=True)
         if names:
             choice = "|".join(re.escape(name) for name in names)
-            # `/srv/root` is not below `/root`; `-I/root/include` is.
+            # `/srv/home/me` is not below `/home/me`; `-I/home/me/include` is.
             start = r"(?:(?<![\w.-])|(?<=-[IL]))"
             self._pattern = re.compile(rf"{start}(?:{choice})(?![\w-]|\.\w)")
 
