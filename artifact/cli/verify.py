@@ -73,10 +73,12 @@ def command(
     gc.disable()
     report = _verify(target, fast, expect_content_id, checksums)
     total = before + time.perf_counter() - started
+    steps = {"interpreter and command line": before, **report.seconds}
+    steps["imports of verify and output"] = total - sum(steps.values())
     _print(out, report)
     if out.verbose:
-        _print_details(out, report, before, total)
-    out.document(lambda: _document(report))
+        _print_details(out, report, steps)
+    out.document(lambda: _document(report, steps))
     if not report.ok:
         raise typer.Exit(int(ExitCode.VERIFICATION))
 
@@ -178,22 +180,20 @@ def _print_findings(out: Output, findings: tuple[Finding, ...]) -> None:
         out.say(f"{'':<{width}}  {shown('; '.join(answers) or 'it does not belong here')}")
 
 
-def _print_details(out: Output, report: Report, before: float, total: float) -> None:
+def _print_details(out: Output, report: Report, steps: dict[str, float]) -> None:
     out.say(f"lock:       blake3:{report.lock_blake3}")
     for name in report.outside:
         out.say(f"outside:    {shown(name)}")
     for name in report.unlisted_results:
         out.say(f"outside:    {shown(name)} (a run that is not part of the artifact)")
     validated = "validated before" if report.trusted else "validated now"
-    steps = {"interpreter and command line": before, **report.seconds}
-    steps["imports of verify and output"] = total - sum(steps.values())
     for name, seconds in steps.items():
         words = f"{name} ({validated})" if name == "documents" else name
         out.say(f"time:       {seconds * 1e3:7.1f} ms  {words}")
-    out.say(f"time:       {total * 1e3:7.1f} ms  in all")
+    out.say(f"time:       {sum(steps.values()) * 1e3:7.1f} ms  in all")
 
 
-def _document(report: Report) -> dict[str, object]:
+def _document(report: Report, steps: dict[str, float]) -> dict[str, object]:
     return {
         "target": report.label,
         "kind": "contents",
@@ -208,7 +208,8 @@ def _document(report: Report) -> dict[str, object]:
         "digests": ["blake3"] if report.fast else ["blake3", "sha256"],
         "findings": [asdict(finding) for finding in report.findings],
         "outside": [*report.outside, *report.unlisted_results],
-        "seconds": {name: round(value, 6) for name, value in report.seconds.items()},
+        "documents_trusted": report.trusted,
+        "seconds": {name: round(value, 6) for name, value in steps.items()},
     }
 
 
