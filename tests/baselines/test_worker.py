@@ -7,6 +7,7 @@ import json
 import resource
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -322,3 +323,20 @@ def test_the_self_check_prints_its_table(worker_file):
     rows = done.stdout.splitlines()[2:]
     assert len(rows) == 18 and "deferred row sum" in done.stdout
     assert all(float(row.split()[-2]) < 1.2 for row in rows)
+
+
+def test_a_sample_is_the_mean_after_the_warm_up(cpu, monkeypatch):
+    """Warm-up launches run before the clock is read, and the window is divided by repeat."""
+    worker = cpu.Worker("x", cpu.direct, (128,))
+    worker.prepare({"shape": SHAPE, "seed": 1})
+    now, launches = 0, 0
+
+    def launch(*_, **__):
+        nonlocal now, launches
+        launches += 1
+        now += 50_000_000 if launches <= 4 else 3_000_000
+
+    monkeypatch.setattr(cpu, "launch", launch)
+    monkeypatch.setattr(cpu, "time", types.SimpleNamespace(perf_counter_ns=lambda: now))
+    assert worker.time({"warmup": 4, "repeat": 5})["ms"] == 3.0
+    assert launches == 9
