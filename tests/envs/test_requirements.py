@@ -204,16 +204,24 @@ def test_the_reason_for_an_old_release_stands_beside_it() -> None:
     assert re.search(r"^# TileLang 0\.1\.9 .*import fails.*\napache-tvm-ffi==0\.1\.9 ", text, re.M)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
+def lock_files() -> list[Path]:
+    """Everything in envs/ and every lock and YAML file of the tree, by its path below the root."""
+    outside = {"build", "dist", "results", ".venv", ".git"}
+    found = {
+        path.relative_to(ROOT)
         for pattern in ("envs/**/*", "**/*.lock", "**/*.yml", "**/*.yaml")
-        for path in sorted(ROOT.glob(pattern))
-        if path.is_file() and not {"build", ".venv", ".git", "results"} & set(path.parts)
-    ],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
+        for path in ROOT.glob(pattern)
+        if path.is_file()
+    }
+    return sorted(path for path in found if not outside & set(path.parts))
+
+
+def test_the_locks_are_found() -> None:
+    names = {str(path) for path in lock_files()}
+    assert {f"envs/{name}/requirements.lock" for name in ("main", "triton-ws", "tool")} <= names
+
+
+@pytest.mark.parametrize("path", lock_files(), ids=str)
 def test_no_lock_names_a_host(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+    text = (ROOT / path).read_text(encoding="utf-8")
     assert not re.search(r"(?i)[a-z+]+://|\b(pypi|anaconda|pythonhosted|github)\.(org|com)\b", text)
