@@ -51,9 +51,11 @@ class LazyGroup(TyperGroup):
     """A group that knows the names of its commands before it imports any of them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the help page."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, imported now, or None."""
         if cmd_name not in COMMANDS:
             return None
         command = load(cmd_name)
@@ -61,6 +63,7 @@ class LazyGroup(TyperGroup):
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of commands, without importing one."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

@@ -38,9 +38,7 @@ RelPath = Annotated[str, AfterValidator(_checked_path)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=64)]
 """A short name: lower-case letters, digits, ``.``, ``_`` and ``-``."""
 
-RunName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)
-]
+RunName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
 """The name of a run folder: ``20260921T100514Z-nvidia-h200-bf16``."""
 
 Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

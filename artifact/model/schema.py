@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from artifact.model.base import Model
@@ -34,7 +34,7 @@ def model_of(document: str) -> type[Model]:
     raise KeyError(document)
 
 
-@lru_cache(maxsize=None)
+@cache
 def schema_of(document: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of ``document``, one of :data:`DOCUMENTS`."""
     schema = model_of(document).model_json_schema(by_alias=True, mode="validation")
