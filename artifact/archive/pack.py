@@ -124,16 +124,9 @@ def pack(
     started = now()
     plan = _plan(root, format, output, individual, non_canonical)
     _check_outputs(plan, overwrite)
-    tree = Tree(root)
-    report = verify(tree)
+    report = verify(Tree(root))
     report.require()
     assert report.content_id is not None
-    if report.lock_blake3 != plan.documents.lock_blake3:
-        raise VerificationError(
-            "the lock changed while the tree was verified",
-            where=str(root / LOCK),
-            next="run the same command again",
-        )
     pins = _pins(plan)
     made_directory = _make_directory(plan, output)
     taken: list[Path] = []

@@ -235,11 +235,12 @@ def test_what_reads_back_wrong_is_not_kept(tree: Path, monkeypatch: pytest.Monke
     real = pack_module.TarGzWriter.write
 
     def wrong(self: object, data: bytes) -> None:
-        real(self, data.replace(b"sum", b"SUM"))  # type: ignore[arg-type]
+        real(self, data.replace(b"deep\n", b"DEEP\n"))  # type: ignore[arg-type]
 
     monkeypatch.setattr(pack_module.TarGzWriter, "write", wrong)
-    with pytest.raises(VerificationError):
+    with pytest.raises(VerificationError) as caught:
         pack(tree, "tar.gz")
+    assert "docs/" in caught.value.render()
     assert not (tree / "dist").exists()
 
 

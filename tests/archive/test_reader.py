@@ -284,3 +284,19 @@ def test_every_flipped_bit_is_noticed_or_harmless(form: str, tmp_path: Path) -> 
                 pass
     # Times, version numbers, the gzip header's time and system.
     assert accepted < 0.3 * 3 * len(whole)
+
+
+def test_what_follows_exactly_at_a_read_is_noticed(tmp_path: Path) -> None:
+    plain = hostile.tar(hostile.ONE)
+    room = 64 * 1024 - len(plain) - 2
+    padded = (
+        plain[:3] + b"\x04" + plain[4:10] + room.to_bytes(2, "little") + bytes(room) + plain[10:]
+    )
+    assert len(padded) == 64 * 1024
+    path = tmp_path / "x"
+    path.write_bytes(padded)
+    assert read_all(path) == {hostile.GOOD: b"good"}
+    path.write_bytes(padded + b"x")
+    with pytest.raises(VerificationError) as caught:
+        read_all(path)
+    assert "behind the end of the gzip stream" in caught.value.render()
