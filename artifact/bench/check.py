@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from artifact import __version__
 from artifact.bench.rejudge import (
-    anchor_of,
     finding,
     gate_findings,
     statistics_findings,
@@ -166,7 +166,7 @@ def _schedule(results: RunResults) -> Iterator[Finding]:
         )
         return
     try:
-        windows = schedule(results.protocol, order, shapes, anchor_of(results))
+        windows = schedule(results.protocol, order, shapes, results.anchor)
     except ValueError as error:
         yield finding(f"backends: no protocol can time them: {error}")
         return
@@ -245,9 +245,14 @@ def _samples(results: RunResults) -> Iterator[Finding]:
 
 
 def _tables(folder: Path, results: RunResults) -> Iterator[Finding]:
-    """The files whose bytes follow from results.json alone."""
+    """The files whose bytes follow from results.json alone, and from the tool's words.
+
+    Another version may word its tables otherwise: then the pins of the files have to do.
+    """
     from artifact.report.base import render
 
+    if results.tool.version != __version__:
+        return
     try:
         files = render(results)
     except ArtifactError as error:
@@ -266,6 +271,11 @@ def _tables(folder: Path, results: RunResults) -> Iterator[Finding]:
 def _notes(folder: Path, results: RunResults) -> Iterator[str]:
     if folder.resolve().name != results.run_id:
         yield f"the folder is called {folder.resolve().name}, the run {results.run_id}"
+    if results.tool.version != __version__:
+        yield (
+            f"version {results.tool.version} of the tool wrote the tables: they are compared with "
+            "their pins and not made again"
+        )
     if results.artifact.lock_blake3 is None:
         yield "the run names no lock: which bytes were measured is not shown"
     if results.gates is None:

@@ -33,11 +33,6 @@ def finding(
     return Finding("results", RESULTS, message, expected, found, reason)
 
 
-def anchor_of(results: RunResults) -> str | None:
-    """The backend that ratios are taken to."""
-    return next((backend.name for backend in results.backends if backend.anchor), None)
-
-
 def gate_findings(results: RunResults) -> Iterator[Finding]:
     """Every verdict made again from its figures; in a complete run every gate must hold."""
     dims = {shape.name: shape.dims for shape in results.workload.shapes}
@@ -124,7 +119,7 @@ def statistics_findings(results: RunResults) -> Iterator[Finding]:
             results.samples,
             results.workload,
             [backend.name for backend in results.backends],
-            anchor_of(results),
+            results.anchor,
             results.metric,
             results.statistics,
             results.protocol,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from enum import Enum
@@ -18,7 +19,6 @@ from artifact.model.root import find_root
 if TYPE_CHECKING:
     from artifact.bench.runner import Outcome
     from artifact.model.results import Phase
-    from artifact.report.tables import Table
 
 
 class OrderName(str, Enum):
@@ -189,16 +189,14 @@ class _Live(Progress):
 
 def _print(out: Output, outcome: Outcome, seconds: float) -> None:
     from artifact.bench.ending import shown
-    from artifact.report import tables
+    from artifact.report.text import summary_table
 
     results = outcome.results
-    for make in (tables.times, tables.ratios):
-        table = make(results)
-        if table is not None:
-            _print_table(out, table)
     folder = shown(outcome.folder)
-    for mark in results.marks:
-        out.say(f"mark:       {out.mark(mark)}")
+    if not (out.quiet or out.json):
+        width = shutil.get_terminal_size((100, 24)).columns
+        out.say(summary_table(results, width, color=out.answer_color))
+        out.say()
     if out.verbose:
         for record in results.times:
             who = f" ({record.backend})" if record.backend else ""
@@ -206,24 +204,6 @@ def _print(out: Output, outcome: Outcome, seconds: float) -> None:
     out.say(f"took:       {duration(seconds)}")
     out.always(f"run:        {folder}")
     out.say(f"next:       artifact verify {folder}")
-
-
-def _print_table(out: Output, table: Table) -> None:
-    """A table as aligned text, with its caption folded under it."""
-    import textwrap
-
-    lines = [table.headers, *(tuple(cell.text for cell in row) for row in table.rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(table.headers))]
-    out.say(table.title)
-    for line in lines:
-        cells = (
-            f"{text:>{width}}" if side == "r" else f"{text:<{width}}"
-            for text, width, side in zip(line, widths, table.align, strict=True)
-        )
-        out.say("  " + "  ".join(cells).rstrip())
-    for line_ in textwrap.wrap(table.caption, 96):
-        out.say(f"  {line_}")
-    out.say()
 
 
 def _document(outcome: Outcome) -> dict[str, Any]:

@@ -333,6 +333,11 @@ class RunResults(Model):
     absent: dict[str, str] = {}
     """Dotted places that are null or empty, and why."""
 
+    @property
+    def anchor(self) -> str | None:
+        """The backend that ratios are taken to."""
+        return next((backend.name for backend in self.backends if backend.anchor), None)
+
     @model_validator(mode="after")
     def _state_agrees(self) -> RunResults:
         if self.complete and (self.state.phase != "done" or self.state.error is not None):

@@ -78,13 +78,8 @@ def shapes(results: RunResults) -> dict[str, str]:
     return {shape.name: visible(shape.name) for shape in results.workload.shapes}
 
 
-def anchor_of(results: RunResults) -> str | None:
-    """The backend that ratios are taken to."""
-    return next((b.name for b in results.backends if b.anchor), None)
-
-
 def _labelled(results: RunResults) -> dict[str, str]:
-    anchor = anchor_of(results)
+    anchor = results.anchor
     return {
         name: f"{title} (anchor)" if name == anchor else title
         for name, title in titles(results).items()
@@ -173,7 +168,7 @@ def ratios(results: RunResults) -> Table | None:
         between = "" if row.low is None or row.high is None else f" {interval(row)}"
         return Cell(f"{words.ratio(row.ratio)}{between} {row.verdict}", _TONES.get(row.verdict, ""))
 
-    anchor = anchor_of(results)
+    anchor = results.anchor
     if anchor is None:
         return None
     columns = shapes(results)
@@ -274,7 +269,7 @@ def anchor_drift(results: RunResults) -> Table | None:
     The two medians are of the anchor's valid samples at its first and its last place; the
     drift is the one that the verdicts were made with.
     """
-    anchor = anchor_of(results)
+    anchor = results.anchor
     if anchor is None or results.protocol.order != "paper":
         return None
     found = comparison_by_place(results)

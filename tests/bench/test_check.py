@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
+from artifact import __version__
 from artifact.bench import gates, witness
 from artifact.bench.check import RunReport, verify_run
 from artifact.bench.messages import Checked
@@ -134,7 +135,9 @@ def run(order: str = "paper", **changes: Any) -> RunResults:
             name="toy", version="1.0", lock_blake3=LOCK_ROW[3],
             content_id=content_id([("a.py", True, 1, "1" * 64), LOCK_ROW]),
         ),
-        "tool": model.ToolRef(name="artifact", version="0.1", python="3.12", command=("run",)),
+        "tool": model.ToolRef(
+            name="artifact", version=__version__, python="3.12", command=("run",)
+        ),
         "machine": None,
         "device": model.Device(kind="cpu", name="toy"),
         "workload": workload,
@@ -661,3 +664,15 @@ def test_a_forged_number_of_rounds_costs_no_time(folder: Path) -> None:
     begin = time.monotonic()
     forge(folder, put("protocol", "rounds", 10**15))
     assert time.monotonic() - begin < 5
+
+
+def test_tables_of_another_version_are_left_to_their_pins(folder: Path) -> None:
+    def older(value: dict[str, Any]) -> None:
+        value["tool"]["version"] = "0.0.9"
+
+    report = forge(folder, older)
+    assert messages(report) == []
+    assert any(note.startswith("version 0.0.9 of the tool") for note in report.notes)
+    table = folder / "summary.md"
+    table.write_bytes(table.read_bytes() + b"more\n")
+    assert [f.kind for f in verify_run(folder).findings] == ["changed"]
