@@ -183,10 +183,11 @@ def test_what_is_written_wrong_is_found(
 ) -> None:
     real = unpack_module._write_all
     monkeypatch.setattr(
-        unpack_module, "_write_all", lambda d, chunk: real(d, chunk.replace(b"sum", b"SUM"))
+        unpack_module, "_write_all", lambda d, chunk: real(d, chunk.replace(b"deep\n", b"DEEP\n"))
     )
-    with pytest.raises(VerificationError):
+    with pytest.raises(VerificationError) as caught:
         unpack(packed.archive, tmp_path / "into")
+    assert "docs/" in caught.value.render()
     assert not (tmp_path / "into").exists()
 
 

@@ -110,6 +110,7 @@ configuration = "manifests/artifact.toml"
 
 FILES: dict[str, bytes] = {
     "worker.py": b"print('sum')\n" * 40,
+    "LICENCE": b"Do as you like.\n",
     "run.sh": b"#!/bin/sh\nexit 0\n",
     "data/empty": b"",
     "data/noise.bin": bytes((i * i * 7919 + i // 3) % 251 for i in range(70_000)),
