@@ -43,7 +43,7 @@ class Witness(Model):
     spills: NonNegativeInt | None = None
     """Bytes spilled to local memory."""
     dynamic_shared_bytes: NonNegativeInt | None = None
-    cubin_blake3: Hex64 | None = None
+    cubin_sha256: Hex64 | None = None
     distribution: Text | None = None
     """``name==version`` of the distribution that provides the library."""
     module_sha256: Hex64 | None = None
