@@ -14,7 +14,7 @@ from queue import SimpleQueue
 
 from blake3 import blake3
 
-from artifact.errors import EnvironmentUnmet, VerificationError
+from artifact.errors import ArtifactError, EnvironmentUnmet, VerificationError
 from artifact.integrity.pin import Digests
 
 #: Bytes of one read: small enough that SHA-256 and BLAKE3 find them in the cache.
@@ -32,6 +32,9 @@ _BATCH_BYTES = 4 << 20
 _WIDE_BLOCK_BYTES = 4 << 20
 
 
+_Result = tuple[str, "Digests | ArtifactError"]
+
+
 def hash_file(path: Path, *, fast: bool = False) -> Digests:
     """Both digests of a regular file, read once; BLAKE3 alone if ``fast``.
 
@@ -41,7 +44,7 @@ def hash_file(path: Path, *, fast: bool = False) -> Digests:
         VerificationError: where ``path`` is no regular file, or changed while it was read.
         EnvironmentUnmet: where the system does not let us read it.
     """
-    jobs = len(os.sched_getaffinity(0))
+    jobs = processors()
     wide = jobs > 1 and path.is_file() and path.stat().st_size >= 2 * _WIDE_BLOCK_BYTES
     block = bytearray(_WIDE_BLOCK_BYTES if wide else BLOCK_BYTES)
     return _hash(str(path), block, fast, jobs if wide else 1, None)
@@ -71,54 +74,98 @@ def hash_files(
     """
     known = sizes or {}
     weights = {p: known[p] if p in known else _size(f"{root}/{p}") for p in paths}
-    total = sum(weights.values())
-    jobs = jobs or len(os.sched_getaffinity(0))
-    if jobs == 1 or (len(weights) < _ALONE_FILES and total < _ALONE_BYTES):
+    jobs = jobs or processors()
+    if jobs == 1 or not worth_threads(weights):
         buffer = bytearray(BLOCK_BYTES)
         for path in weights:
             yield path, _hash(f"{root}/{path}", buffer, fast, 1, None)
         return
-    # A file that is more than its share would leave the other threads without work.
-    wide = max(total // jobs, 2 * _WIDE_BLOCK_BYTES)
-    todo = deque(_batches(weights))
-    done: SimpleQueue[list[tuple[str, Digests]] | BaseException] = SimpleQueue()
-    stop = threading.Event()
+    with Hashing(root, weights, fast=fast, jobs=jobs) as hashing:
+        for path, outcome in hashing.results():
+            if isinstance(outcome, ArtifactError):
+                raise outcome
+            yield path, outcome
 
-    def work(take: Callable[[], list[str]]) -> None:
-        narrow_buffer, wide_buffer = bytearray(BLOCK_BYTES), bytearray()
-        try:
-            while not stop.is_set():
-                try:
-                    batch = take()
-                except IndexError:
-                    return
-                results = []
-                for path in batch:
-                    threads, buffer = 1, narrow_buffer
-                    if weights[path] > wide:
-                        threads = jobs
-                        buffer = wide_buffer = wide_buffer or bytearray(_WIDE_BLOCK_BYTES)
-                    results.append((path, _hash(f"{root}/{path}", buffer, fast, threads, stop)))
-                done.put(results)
-        except BaseException as error:
-            done.put(error)
 
-    for i in range(min(jobs, len(todo))):
-        # Small files need the interpreter all the time, large ones hardly at all: one thread
-        # begins with the small ones, so that it has the interpreter to itself.
-        take = todo.popleft if i else todo.pop
-        # A daemon, so that a signal ends the program at once and not after the last file.
-        threading.Thread(target=work, args=(take,), daemon=True).start()
-    try:
-        left = len(weights)
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def worth_threads(sizes: Mapping[str, int]) -> bool:
+    """Whether so many files of these sizes are hashed faster by several threads."""
+    return len(sizes) >= _ALONE_FILES or sum(sizes.values()) >= _ALONE_BYTES
+
+
+class Hashing:
+    """Files that threads have been hashing since this was made, until they are done or it ends.
+
+    Args:
+        root: The directory that the paths are below.
+        sizes: The paths with their sizes in bytes, which need not be right: they decide which
+            thread reads what, and nothing else.
+        fast: Whether to leave SHA-256 out.
+        jobs: Threads.
+    """
+
+    def __init__(self, root: Path, sizes: Mapping[str, int], *, fast: bool, jobs: int) -> None:
+        self.fast = fast
+        self.paths = sizes.keys()
+        self._root = root
+        self._sizes = sizes
+        self._jobs = jobs
+        # A file that is more than its share would leave the other threads without work.
+        self._wide = max(sum(sizes.values()) // jobs, 2 * _WIDE_BLOCK_BYTES)
+        self._todo = deque(_batches(sizes))
+        self._done: SimpleQueue[list[_Result] | BaseException] = SimpleQueue()
+        self._stop = threading.Event()
+        for i in range(min(jobs, len(self._todo))):
+            # Small files need the interpreter all the time, large ones hardly at all: one
+            # thread begins with the small ones, so that it has the interpreter to itself.
+            take = self._todo.popleft if i else self._todo.pop
+            # A daemon, so that a signal ends the program at once and not after the last file.
+            threading.Thread(target=self._work, args=(take,), daemon=True).start()
+
+    def __enter__(self) -> Hashing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+
+    def results(self) -> Iterator[_Result]:
+        """Each path with its digests, or with the error that a caller of it has to raise."""
+        left = len(self._sizes)
         while left:
-            outcome = done.get()
+            outcome = self._done.get()
             if isinstance(outcome, BaseException):
                 raise outcome
             left -= len(outcome)
             yield from outcome
-    finally:
-        stop.set()
+
+    def _work(self, take: Callable[[], list[str]]) -> None:
+        narrow, wide = bytearray(BLOCK_BYTES), bytearray()
+        try:
+            while not self._stop.is_set():
+                try:
+                    batch = take()
+                except IndexError:
+                    return
+                results: list[_Result] = []
+                for path in batch:
+                    threads, buffer = 1, narrow
+                    if self._sizes[path] > self._wide:
+                        threads = self._jobs
+                        buffer = wide = wide or bytearray(_WIDE_BLOCK_BYTES)
+                    results.append((path, self._outcome(path, buffer, threads)))
+                self._done.put(results)
+        except BaseException as error:
+            self._done.put(error)
+
+    def _outcome(self, path: str, buffer: bytearray, threads: int) -> Digests | ArtifactError:
+        try:
+            return _hash(f"{self._root}/{path}", buffer, self.fast, threads, self._stop)
+        except ArtifactError as error:
+            return error
 
 
 def _size(path: str) -> int:

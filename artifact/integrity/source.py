@@ -6,8 +6,9 @@ extracting them.
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,6 +47,20 @@ class Source(ABC):
 
     def prune(self, rules: Rules) -> None:  # noqa: B027 - an archive has nothing to leave out
         """Learn which directories :meth:`entries` need not look into."""
+
+    def reading(
+        self, sizes: Mapping[str, int], *, fast: bool = False
+    ) -> contextlib.AbstractContextManager[object]:
+        """A time in which :meth:`digests` will be asked for, of these paths most likely.
+
+        A tree begins to read the files at once, while it is still being walked; an archive
+        does nothing. What is being read when the block ends is given up.
+
+        Args:
+            sizes: The expected paths, and their sizes in bytes as far as is known.
+            fast: What :meth:`digests` will be asked for.
+        """
+        return contextlib.nullcontext()
 
     @abstractmethod
     def entries(self) -> Sequence[Entry]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from artifact.errors import EnvironmentUnmet
-from artifact.integrity.digest import BLOCK_BYTES, hash_files
+from artifact.errors import ArtifactError, EnvironmentUnmet
+from artifact.integrity.digest import (
+    BLOCK_BYTES,
+    Hashing,
+    hash_files,
+    processors,
+    worth_threads,
+)
 from artifact.integrity.pin import Digests, Finding
 from artifact.integrity.rules import Rules
 from artifact.integrity.source import Entry, Source
@@ -29,10 +36,23 @@ class Tree(Source):
         self.label = str(root)
         self._rules: Rules | None = None
         self._sizes: dict[str, int] = {}
+        self._hashing: Hashing | None = None
 
     def prune(self, rules: Rules) -> None:
         """Learn which directories need no visit."""
         self._rules = rules
+
+    @contextlib.contextmanager
+    def reading(self, sizes: Mapping[str, int], *, fast: bool = False) -> Iterator[None]:
+        """Hash the expected files while the tree is walked, where threads are worth it."""
+        if processors() == 1 or not worth_threads(sizes):
+            yield
+            return
+        with Hashing(self.root, sizes, fast=fast, jobs=processors()) as self._hashing:
+            try:
+                yield
+            finally:
+                self._hashing = None
 
     def entries(self) -> Sequence[Entry]:
         """Every name below the root, sorted by the bytes of its path."""
@@ -82,7 +102,18 @@ class Tree(Source):
 
     def digests(self, paths: Sequence[str], *, fast: bool = False) -> Iterator[tuple[str, Digests]]:
         """The digests of ``paths``, in any order."""
-        return hash_files(self.root, paths, fast=fast, sizes=self._sizes)
+        started, self._hashing = self._hashing, None
+        rest = paths
+        if started is not None and started.fast == fast:
+            asked = set(paths)
+            rest = [path for path in paths if path not in started.paths]
+            for path, outcome in started.results():
+                # Of an expected path that is no file here, nothing was asked.
+                if path in asked:
+                    if isinstance(outcome, ArtifactError):
+                        raise outcome
+                    yield path, outcome
+        yield from hash_files(self.root, rest, fast=fast, sizes=self._sizes)
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """The bytes of one file in order."""

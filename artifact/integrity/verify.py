@@ -98,10 +98,12 @@ def verify(source: Source, *, fast: bool = False, expect_content_id: str | None 
     documents = read_documents(source)
     clock.lap("documents")
     source.prune(documents.rules)
-    inventory = take_inventory(source, documents)
-    clock.lap("walk")
-    digests = dict(source.digests(inventory.to_hash, fast=fast))
-    clock.lap("hashing")
+    sizes = {path: pin.size for path, pin in documents.pins.items()}
+    with source.reading(sizes, fast=fast):
+        inventory = take_inventory(source, documents)
+        clock.lap("walk")
+        digests = dict(source.digests(inventory.to_hash, fast=fast))
+        clock.lap("hashing")
     findings = [
         *inventory.findings(digests),
         *_content_findings(source, documents, inventory, digests),
