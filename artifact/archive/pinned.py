@@ -26,7 +26,7 @@ def pinned_chunks(root: Path, pin: Pin) -> Iterator[bytes]:
         VerificationError: where the file is no longer what the pin says.
         EnvironmentUnmet: where it cannot be read.
     """
-    path = root / pin.path
+    path = f"{root}/{pin.path}"
     try:
         # O_NONBLOCK: opening a pipe must not wait for its other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -52,17 +52,17 @@ def pinned_chunks(root: Path, pin: Pin) -> Iterator[bytes]:
         raise _changed(path, pin, f"{size} bytes, blake3:{b3.hexdigest()}")
 
 
-def _read(descriptor: int, path: Path) -> bytes:
+def _read(descriptor: int, path: str) -> bytes:
     try:
         return os.read(descriptor, _CHUNK_BYTES)
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def _changed(path: Path, pin: Pin, found: str) -> VerificationError:
+def _changed(path: str, pin: Pin, found: str) -> VerificationError:
     return VerificationError(
         "a file changed after it was verified",
-        where=str(path),
+        where=path,
         expected=f"{pin.size} bytes, blake3:{pin.blake3}",
         found=found,
         cause="another process writes to the tree",
@@ -70,10 +70,10 @@ def _changed(path: Path, pin: Pin, found: str) -> VerificationError:
     )
 
 
-def _unreadable(path: Path, error: OSError) -> EnvironmentUnmet:
+def _unreadable(path: str, error: OSError) -> EnvironmentUnmet:
     return EnvironmentUnmet(
         "a file cannot be read",
-        where=str(path),
+        where=path,
         found=error.strerror or str(error),
         next=f"ls -l {path}",
     )

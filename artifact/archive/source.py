@@ -36,6 +36,7 @@ class ArchiveSource(Source):
         file: The archive, open for reading; closed with this object.
         label: How messages name it.
         limits: What it may not exceed.
+        fast: Take BLAKE3 alone of what is read with the list of a .tar.gz.
 
     Raises:
         VerificationError: see :class:`artifact.archive.reader.Archive`.
@@ -43,9 +44,12 @@ class ArchiveSource(Source):
 
     closed = True
 
-    def __init__(self, file: BinaryIO, label: str, limits: Limits = DEFAULT) -> None:
+    def __init__(
+        self, file: BinaryIO, label: str, limits: Limits = DEFAULT, *, fast: bool = False
+    ) -> None:
         self.label = label
         self._file = file
+        self._fast = fast
         self._digests: dict[str, Digests] = {}
         self._kept: dict[str, bytes] = {}
         self._room = _KEPT_BYTES
@@ -87,7 +91,7 @@ class ArchiveSource(Source):
             path in _DOCUMENTS and member.size <= _KEPT_BYTES
         )
         kept: list[bytes] | None = [] if keep else None
-        self._digests[path] = digests_of(contents, keep=kept)
+        self._digests[path] = digests_of(contents, fast=self._fast, keep=kept)
         if kept is not None:
             self._kept[path] = b"".join(kept)
             self._room -= member.size

@@ -116,7 +116,7 @@ def _dependencies(manifest: Manifest, documents: Documents) -> Iterator[Resource
         return ResourceDescriptor(name=path, digest=digest, annotations=annotations)
 
     for dependency in manifest.dependencies:
-        yield _external(dependency)
+        yield external(dependency)
     for environment in manifest.environments:
         for path in (environment.requirements, environment.conda_lock, environment.specification):
             if path is not None and path in pins:
@@ -132,7 +132,8 @@ def _dependencies(manifest: Manifest, documents: Documents) -> Iterator[Resource
             )
 
 
-def _external(dependency: Dependency) -> ResourceDescriptor:
+def external(dependency: Dependency) -> ResourceDescriptor:
+    """Something outside of the artifact as a descriptor: by URI, by digest, or by both."""
     from artifact.model.provenance import ResourceDescriptor
 
     digest: dict[str, str] = {}

@@ -134,7 +134,7 @@ class _Reader:
         if field[0] == 0x80:
             return int.from_bytes(field[1:], "big")
         text = field.strip(b" \0")
-        if not all(c in b"01234567" for c in text):
+        if text.translate(None, b"01234567"):
             raise damaged(self._label, f"a tar header holds {field!r} for a number")
         return int(text or b"0", 8)
 
