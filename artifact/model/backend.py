@@ -95,7 +95,8 @@ class Environment(Model):
     specification: RelPath | None = None
     """The environment.yml that the locks were made from."""
     departures: tuple[Text, ...] = ()
-    """Where it departs from the published environment, a sentence each."""
+    """Where it departs from the published environment, a sentence each. ``compare`` takes
+    another version of a library for intended exactly if a sentence names both versions."""
 
 
 class Dependency(Model):

@@ -140,6 +140,10 @@ class ClaimRules(Model):
     """Allowed relative difference of a ratio to the anchor."""
     absolute: Annotated[float, Field(gt=0, lt=1)]
     """Allowed relative difference of a median time, on the same target."""
+    resolution: Annotated[float, Field(gt=0)] | None = None
+    """The furthest that the interval of a figure may reach from it, relatively, for an
+    agreement to say anything; a figure without an interval then decides nothing. Null: the
+    figures alone decide."""
 
 
 class ReportRules(Model):

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from artifact.model.backend import Dependency
 from artifact.model.base import Hex64, Model, Name, RelPath, Text, UtcTime
 from artifact.model.lock import FilePin
 from artifact.model.manifest import GateRules, StatisticsRules
@@ -70,7 +71,8 @@ class ArtifactRef(Model):
     """What was run."""
 
     name: Name
-    version: Text
+    version: Text | None
+    """Null where the published archive carried none."""
     content_id: Hex64 | None
     lock_blake3: Hex64 | None
     """The digest of the lock.json that the run folder keeps a copy of."""
@@ -79,11 +81,12 @@ class ArtifactRef(Model):
 
 
 class ToolRef(Model):
-    """What ran it."""
+    """What ran it; of a published run, what imported it."""
 
     name: Text
     version: Text
-    python: Text
+    python: Text | None
+    """Null where nothing of the document depends on it."""
     command: tuple[str, ...]
     """The arguments, with paths below the root made relative."""
 
@@ -130,8 +133,10 @@ class BackendRun(Model):
     name: Name
     title: Text
     anchor: bool
-    environment: Name
-    worker: RelPath
+    environment: Name | None
+    """Null where a published run names none."""
+    worker: RelPath | None
+    """Null where another's program measured it."""
     worker_blake3: Hex64 | None
     env: dict[str, str] = {}
     """The worker's whole environment: ``$NAME`` stands for a value of the caller's shell,
@@ -328,6 +333,10 @@ class RunResults(Model):
     summary: tuple[SummaryRow, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     times: tuple[PhaseTime, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+    """What a published run was built on and taken from. A measured run names it by its lock."""
+    notes: tuple[Text, ...] = ()
+    """Sentences without which the figures are misread; every report of the run has them."""
     files: tuple[FilePin, ...] = ()
     """Every other file of the run folder, pinned by the last write."""
     absent: dict[str, str] = {}
@@ -342,7 +351,7 @@ class RunResults(Model):
     def _state_agrees(self) -> RunResults:
         if self.complete and (self.state.phase != "done" or self.state.error is not None):
             raise ValueError("complete: true stands beside a state that is not done")
-        if self.complete and self.finished is None:
+        if self.complete and self.finished is None and self.origin == "measured":
             raise ValueError("finished: null in a complete run")
         if self.state.phase == "done" and not self.complete:
             raise ValueError("state.phase: 'done' in a run that is not complete")

@@ -22,6 +22,7 @@ def every_table(results: RunResults) -> tuple[Table, ...]:
         gates(results),
         environment(results),
         backends(results),
+        dependencies(results),
         variables(results),
         witnesses(results),
         inputs(results),
@@ -42,10 +43,11 @@ _EXPLANATIONS = {
 
 
 def explained(results: RunResults) -> tuple[str, ...]:
-    """A sentence for each mark, and the workload's note."""
+    """A sentence for each mark, the workload's note, and the run's own notes."""
     said = [f"{mark}: {_EXPLANATIONS[mark]}" for mark in words.marks(results)]
     if results.workload.note:
         said.append(visible(results.workload.note))
+    said += map(visible, results.notes)
     return tuple(said)
 
 
@@ -75,9 +77,12 @@ def _environment(results: RunResults) -> Iterator[tuple[str, Cell | str]]:
     if results.origin == "published":
         yield "Origin", "figures published earlier; not measured by this tool"
     yield "Started", results.started
-    yield "Finished", results.finished or Cell("not finished", "bad")
+    yield (
+        "Finished",
+        results.finished or (NOTHING if results.complete else Cell("not finished", "bad")),
+    )
     artifact = results.artifact
-    yield "Artifact", f"{artifact.name} {visible(artifact.version)}"
+    yield "Artifact", f"{artifact.name} {visible(artifact.version or NOTHING)}"
     yield "Content id", artifact.content_id or NOTHING
     if artifact.modified:
         yield "Modified", Cell(", ".join(map(visible, artifact.modified)), "warn")
@@ -96,7 +101,11 @@ def _environment(results: RunResults) -> Iterator[tuple[str, Cell | str]]:
         yield "Machine", f"{visible(machine.cpu)}, {words.plural(machine.cores, 'core')}{shown}"
         yield "System", visible(f"{machine.system} {machine.release} {machine.architecture}")
     tool = results.tool
-    yield "Tool", f"{visible(tool.name)} {visible(tool.version)}, Python {visible(tool.python)}"
+    python = "" if tool.python is None else f", Python {visible(tool.python)}"
+    yield (
+        "Tool" if results.origin == "measured" else "Imported by",
+        f"{visible(tool.name)} {visible(tool.version)}{python}",
+    )
     yield "Command", visible(shlex.join(tool.command)) or NOTHING
     for interpreter in results.interpreters:
         label = f"Interpreter: {interpreter.environment}"
@@ -122,12 +131,32 @@ def backends(results: RunResults) -> Table | None:
             (
                 visible(b.title),
                 b.name,
-                b.environment,
-                visible(b.worker),
+                b.environment or NOTHING,
+                visible(b.worker or NOTHING),
                 b.worker_blake3[: words.SHORT] if b.worker_blake3 else NOTHING,
                 ", ".join(visible(f"{k} {v}") for k, v in b.versions.items()) or NOTHING,
             )
             for b in results.backends
+        ),
+    )
+
+
+def dependencies(results: RunResults) -> Table | None:
+    """What a published run was built on and taken from."""
+    return table(
+        results,
+        "dependencies",
+        "What it was built on and taken from",
+        ("Name", "Version", "Revision or SHA-256", "Role"),
+        "llll",
+        (
+            (
+                visible(d.name),
+                visible(d.version or NOTHING),
+                visible(d.revision or d.sha256 or NOTHING),
+                visible(d.role),
+            )
+            for d in results.dependencies
         ),
     )
 

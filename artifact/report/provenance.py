@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from artifact.archive.statement import external
 from artifact.model.provenance import (
     BuildDefinition,
     Builder,
@@ -107,19 +108,19 @@ def _circumstances(results: RunResults) -> dict[str, Any]:
 
 
 def _dependencies(results: RunResults) -> Iterator[ResourceDescriptor]:
-    """What went in, by digest: the tree, its lock, the workers, the input tensors."""
+    """What went in: the tree, its lock, workers and input tensors, what a published run names."""
     artifact = results.artifact
     if artifact.content_id is not None:
         yield ResourceDescriptor(
             name=artifact.name,
             digest={"artifactContentId": artifact.content_id},
-            annotations={"version": artifact.version},
+            annotations={"version": artifact.version} if artifact.version else None,
         )
     if artifact.lock_blake3 is not None:
         yield ResourceDescriptor(name="lock.json", digest={"blake3": artifact.lock_blake3})
     workers: dict[tuple[str, str], list[str]] = {}
     for backend in results.backends:
-        if backend.worker_blake3 is not None:
+        if backend.worker is not None and backend.worker_blake3 is not None:
             workers.setdefault((backend.worker, backend.worker_blake3), []).append(backend.name)
     for (path, digest), names in workers.items():
         yield ResourceDescriptor(
@@ -131,3 +132,5 @@ def _dependencies(results: RunResults) -> Iterator[ResourceDescriptor]:
             digest={"sha256": digest},
             annotations={"backends": " ".join(names)},
         )
+    for dependency in results.dependencies:
+        yield external(dependency)
