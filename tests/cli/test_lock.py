@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from artifact.integrity.lockfile import write_lock
+
 ROWSUM = Path(__file__).parents[1] / "assets" / "rowsum"
 
 
@@ -17,6 +19,7 @@ ROWSUM = Path(__file__).parents[1] / "assets" / "rowsum"
 def tree(tmp_path: Path) -> Path:
     root = tmp_path / "tree"
     shutil.copytree(ROWSUM, root, ignore=shutil.ignore_patterns("__pycache__"))
+    write_lock(root)
     return root
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from artifact.integrity.digest import hash_file
+from artifact.integrity.lockfile import write_lock
 from artifact.model.root import LOCK
 
 ROWSUM = Path(__file__).parents[1] / "assets" / "rowsum"
@@ -28,6 +29,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def tree(tmp_path: Path) -> Path:
     root = tmp_path / "tree"
     shutil.copytree(ROWSUM, root, ignore=shutil.ignore_patterns("__pycache__"))
+    write_lock(root)
     return root
 
 

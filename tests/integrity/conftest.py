@@ -21,9 +21,20 @@ def _own_cache(_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(_cache))
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """An artifact that is as pinned: 7 files, one of them generated from another."""
-    root = tmp_path / "tree"
+@pytest.fixture(scope="session")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The second artifact, locked by the code under test. Shared: write nothing into it."""
+    from artifact.integrity.lockfile import write_lock
+
+    root = tmp_path_factory.mktemp("artifact") / "tree"
     shutil.copytree(ROWSUM, root, ignore=shutil.ignore_patterns("__pycache__"))
+    write_lock(root)
+    return root
+
+
+@pytest.fixture
+def tree(tmp_path: Path, locked: Path) -> Path:
+    """An artifact that is as pinned, one of its files generated from another."""
+    root = tmp_path / "tree"
+    shutil.copytree(locked, root)
     return root

@@ -105,7 +105,9 @@ def test_a_stamp_is_for_one_document_one_tool_and_one_set_of_models(
     names = {documents._stamp("manifest", data), documents._stamp("lock", data)}
     monkeypatch.setattr(documents, "__version__", "another")
     names.add(documents._stamp("manifest", data))
-    assert len(names) == 3
+    monkeypatch.setattr(documents, "_models", lambda: (b"class Manifest: ...",))
+    names.add(documents._stamp("manifest", data))
+    assert len(names) == 4
 
 
 @pytest.mark.parametrize("place", ["writable by others", "symlink", "owned by another"])

@@ -12,7 +12,7 @@ import pytest
 
 from artifact.errors import EnvironmentUnmet, VerificationError
 from artifact.integrity import lockfile
-from artifact.integrity.documents import load_lock, load_manifest
+from artifact.integrity.documents import is_trusted, load_lock, load_manifest
 from artifact.integrity.lockfile import changes, write_lock
 from artifact.integrity.pinning import make_lock
 from artifact.integrity.tree import Tree
@@ -37,6 +37,22 @@ def test_twice_changes_nothing(tree: Path) -> None:
     assert snapshot(tree) == before
     report = verify(Tree(tree))
     assert report.ok and report.content_id == outcome.content_id
+
+
+def test_a_lock_that_was_just_written_needs_no_validation(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "fresh"))
+    (tree / "added").touch()
+    write_lock(tree)
+    assert is_trusted("lock", (tree / LOCK).read_bytes())
+
+
+@pytest.mark.parametrize("path", [PROVENANCE, LOCK, f"{SCHEMAS}/lock.schema.json"])
+def test_what_it_writes_is_not_executable(tree: Path, path: str) -> None:
+    (tree / path).chmod(0o755)
+    assert write_lock(tree).written == (path,)
+    assert verify(Tree(tree)).ok
 
 
 def test_from_nothing_but_a_manifest(tree: Path) -> None:

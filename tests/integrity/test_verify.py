@@ -476,6 +476,18 @@ def test_a_file_that_changes_while_it_is_verified(tree: Path, monkeypatch: Any) 
         check(tree)
 
 
+def test_a_lock_that_vanishes_meanwhile_is_missing(tree: Path, monkeypatch: Any) -> None:
+    real = Tree.entries
+
+    def entries(self: Tree) -> Any:
+        (tree / LOCK).unlink()
+        return real(self)
+
+    monkeypatch.setattr(Tree, "entries", entries)
+    report = check(tree)
+    assert kinds(report) == [("missing", LOCK)] and report.content_id is None
+
+
 @pytest.mark.parametrize("text", ["", "xyz", "blake3:", "a" * 63, "sha256:" + "a" * 64])
 def test_what_is_no_content_id(text: str) -> None:
     from artifact.errors import UsageError
