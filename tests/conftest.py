@@ -13,6 +13,14 @@ import pytest
 WORKERS = Path(__file__).parent / "assets" / "workers"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory):
+    """Stamps of validated documents belong to the tests, not to whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def fake_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A locked artifact with fake workers. Shared: write nothing into it but results."""

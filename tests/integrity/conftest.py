@@ -11,17 +11,6 @@ ROWSUM = Path(__file__).parents[1] / "assets" / "rowsum"
 
 
 @pytest.fixture(scope="session")
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Stamps of validated documents belong to the tests, not to whoever runs them.
-    monkeypatch.setenv("XDG_CACHE_HOME", str(_cache))
-
-
-@pytest.fixture(scope="session")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The second artifact, locked by the code under test. Shared: write nothing into it."""
     from artifact.integrity.lockfile import write_lock
