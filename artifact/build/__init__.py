@@ -1,0 +1,1 @@
+"""Building native kernels: the toolkit, and what surrounds the programs that it makes."""
