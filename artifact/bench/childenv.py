@@ -29,16 +29,20 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 """Left to themselves the libraries count the processors each in its own way, and their
 threads wait for each other on a machine that does other work. The manifest may say more."""
 
+CACHE = "cache"
+"""The folder below a run's scratch folder that holds every cache."""
+
 _CACHES = {
     "TMPDIR": "tmp",
-    "XDG_CACHE_HOME": "cache",
-    "CUDA_CACHE_PATH": "cache/cuda",
-    "CUPY_CACHE_DIR": "cache/cupy",
-    "TILELANG_CACHE_DIR": "cache/tilelang",
-    "TORCHINDUCTOR_CACHE_DIR": "cache/torchinductor",
-    "TRITON_CACHE_DIR": "cache/triton",
+    "XDG_CACHE_HOME": CACHE,
+    "CUDA_CACHE_PATH": f"{CACHE}/cuda",
+    "CUPY_CACHE_DIR": f"{CACHE}/cupy",
+    "TILELANG_CACHE_DIR": f"{CACHE}/tilelang",
+    "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/torchinductor",
+    "TRITON_CACHE_DIR": f"{CACHE}/triton",
 }
-"""Compiled kernels of another run are never picked up: each run has its own caches."""
+"""Compiled kernels of another run are never picked up unnoticed: each run has its own caches,
+empty or seeded from a folder of known content (:mod:`artifact.bench.caches`)."""
 
 _OWNED = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
 """Set by the runner alone: another value would run on a card that nobody watches."""

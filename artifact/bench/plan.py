@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from artifact.bench.caches import check_options
 from artifact.bench.childenv import parse_options
 from artifact.bench.device import Gpu, cpu_device, find_gpu, target_of
 from artifact.errors import EnvironmentUnmet, UsageError
@@ -33,6 +34,11 @@ class Options:
     results_dir: Path | None = None
     worker_env: tuple[str, ...] = ()
     unlocked_env: bool = False
+    cache_from: Path | None = None
+    """Compile caches to begin with; needs ``cache_digest``, the content id of its files."""
+    cache_digest: str | None = None
+    keep_cache: Path | None = None
+    """A new folder that gets the run's compile caches at its end."""
     command: tuple[str, ...] = ("artifact", "run")
     """The command line as it was typed."""
 
@@ -63,7 +69,8 @@ class Plan:
     @property
     def lock_name(self) -> str:
         """What two runs must not use at once."""
-        return "cpu" if self.gpu is None else self.gpu.uuid
+        # Instances of one GPU share its clocks and power, so one of them takes it whole.
+        return "cpu" if self.gpu is None else self.gpu.card
 
     @property
     def results_dir(self) -> Path:
@@ -88,6 +95,7 @@ def make_plan(options: Options, root: Path, manifest: Manifest, nvml: Any = None
         EnvironmentUnmet: where a workload for a GPU finds none.
     """
     workload = _workload(options, manifest)
+    check_options(options.cache_from, options.cache_digest, options.keep_cache)
     _check_names(options, manifest, workload)
     gpu, device, parameters = _device(options, manifest, workload, nvml)
     backends = _backends(options, manifest, workload)

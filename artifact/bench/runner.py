@@ -13,13 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from blake3 import blake3
 
-from artifact.bench import ending, gates, interpreters, witness
+from artifact.bench import caches, ending, gates, interpreters, witness
 from artifact.bench.childenv import child_environment, command_line, make_scratch
 from artifact.bench.device import Watch
 from artifact.bench.exclusive import exclusive
+from artifact.bench.gpuwatch import GpuWatch
 from artifact.bench.interpreters import RUNNER, Chosen
 from artifact.bench.opening import first_document
 from artifact.bench.plan import Options, Plan, make_plan
@@ -35,6 +37,7 @@ from artifact.bench.summary import summarise
 from artifact.bench.times import Times
 from artifact.bench.worker import Worker
 from artifact.errors import (
+    EnvironmentUnmet,
     MeasurementInvalid,
     VerificationError,
 )
@@ -61,7 +64,9 @@ class Outcome:
     folder: Path
 
 
-def run(options: Options, root: Path, manifest: Manifest, progress: Progress) -> Outcome:
+def run(
+    options: Options, root: Path, manifest: Manifest, progress: Progress, nvml: Any = None
+) -> Outcome:
     """Do what ``options`` ask for, and write it into a new run folder.
 
     Args:
@@ -69,23 +74,34 @@ def run(options: Options, root: Path, manifest: Manifest, progress: Progress) ->
         root: The artifact's root.
         manifest: Its manifest, as it was read from ``root``.
         progress: Shows how far the run is.
+        nvml: Stands for the module ``pynvml`` in tests.
 
     Raises:
         ArtifactError: what ended the run. Where there was a run folder already, it keeps
             what was measured and says the same.
     """
-    plan = make_plan(options, root, manifest)
+    plan = make_plan(options, root, manifest, nvml)
     chosen = interpreters.choose(plan)
     for option in interpreters.unused(plan):
         progress.message(f"note: no backend of this run uses {option}")
     moment = utc_now()
     holder = {"workload": plan.workload.name, "since": stamp(moment)}
-    with exclusive(plan.lock_name, holder), contextlib.ExitStack() as held:
+    with (
+        exclusive(plan.lock_name, holder),
+        contextlib.closing(_watch(plan, progress, nvml)) as watch,
+        contextlib.ExitStack() as held,
+    ):
         # From the making of the folder on, a signal waits until the run can take note of it.
         held.enter_context(deferred())
         device = plan.device.target or plan.device.kind
         folder = create(plan.results_dir, device, manifest.report.suffix, moment)
-        return _Run(plan, chosen, folder, moment, progress).complete(held)
+        return _Run(plan, chosen, folder, moment, progress, watch).complete(held)
+
+
+def _watch(plan: Plan, progress: Progress, nvml: Any) -> Watch:
+    if plan.gpu is None:
+        return Watch()
+    return GpuWatch(plan.gpu, plan.protocol, nvml, say=progress.message)
 
 
 class _Run:
@@ -98,13 +114,14 @@ class _Run:
         folder: Path,
         moment: datetime,
         progress: Progress,
+        watch: Watch,
     ) -> None:
         self.plan = plan
         self.chosen = chosen
         self.folder = folder
         self.progress = progress
         self.times = Times()
-        self.watch = Watch()
+        self.watch = watch
         self.scrub = Scrubber(
             [
                 ("$RUN", folder),
@@ -113,10 +130,15 @@ class _Run:
                 ("$HOME", os.environ.get("HOME", "")),
             ]
         )
+        if plan.gpu is not None:
+            for name in (plan.gpu.uuid, plan.gpu.card, plan.options.gpu or ""):
+                if name.startswith(("GPU-", "MIG-")):
+                    self.scrub.name("$GPU", name)
         self.sessions: list[Session] = []
         self.lock_pins: dict[str, str] = {}
         self.at: tuple[Backend | None, Shape | None] = (None, None)
         self.rundir = RunDir(folder, first_document(plan, folder.name, moment, self.scrub))
+        self._note_device()
 
     def complete(self, held: contextlib.ExitStack) -> Outcome:
         """Go through every phase; on the way out nothing is left running or half-said.
@@ -131,6 +153,7 @@ class _Run:
                 self._prepare(reaper, scratch)
                 self._gates()
                 self._timing()
+                self._keep_caches(scratch)
             results = self._report()
         except BaseException as error:
             with ignored():
@@ -156,7 +179,14 @@ class _Run:
             with ignored():
                 for session in self.sessions:
                     session.worker.kill()
+                self.watch.close()
                 reaper.close()
+
+    def _note_device(self) -> None:
+        """Let results.json say what the watch knows of the device by now."""
+        device = self.plan.device
+        facts = {**device.facts, **self.watch.facts()}
+        self.rundir.set(device=device.model_copy(update={"facts": facts}))
 
     # --- phases
 
@@ -202,6 +232,7 @@ class _Run:
         plan = self.plan
         self._enter("prepare", len(self.chosen) + 2 * len(plan.backends))
         make_scratch(scratch)
+        self._seed_caches(scratch)
         for chosen in self.chosen.values():
             self.progress.step(f"interpreter {chosen.environment}")
             with self.times.measure(f"check the interpreter {chosen.environment}"):
@@ -219,6 +250,26 @@ class _Run:
             self.at = (session.backend, first)
             self.progress.step(f"{session.backend.name}: prepare {first.name}")
             session.prepare(first)
+
+    def _seed_caches(self, scratch: Path) -> None:
+        options = self.plan.options
+        if options.cache_from is None or options.cache_digest is None:
+            return
+        with self.times.measure("seed the caches"):
+            seeded = caches.seed(scratch, options.cache_from, options.cache_digest)
+        tool = self.rundir.get("tool")
+        self.rundir.set(tool=tool.model_copy(update={"seeded_cache": seeded}))
+
+    def _keep_caches(self, scratch: Path) -> None:
+        target = self.plan.options.keep_cache
+        if target is None:
+            return
+        with self.times.measure("keep the caches"):
+            kept = caches.keep(scratch, target)
+        self.progress.message(
+            f"caches kept: {target}, {kept.files} files, {kept.bytes} bytes\n"
+            f"to begin with them: --cache-from {target} --cache-digest blake3:{kept.blake3}"
+        )
 
     def _start(self, backend: Backend, reaper: Reaper, scratch: Path) -> None:
         plan = self.plan
@@ -293,6 +344,7 @@ class _Run:
         estimate = Estimate(work)
         self.rundir.set(order=suite_order(windows))
         self._enter("timing", len(windows))
+        self.watch.workers([pid for s in self.sessions if (pid := s.worker.pid) is not None])
         before: tuple[str, int] | None = None
         for number, window in enumerate(windows):
             session, shape = sessions[window.backend], shapes[window.shape]
@@ -306,6 +358,7 @@ class _Run:
                     other.prepare(shape)
                 self.at = (session.backend, shape)
             session.prepare(shape)
+            # Each pass in paper order, each window in interleaved order.
             if (window.backend, window.position) != before:
                 before = (window.backend, window.position)
                 with self.times.measure("wait for the device", window.backend):
@@ -331,6 +384,7 @@ class _Run:
 
         plan = self.plan
         self._enter("report", 3)
+        self._note_watch()
         self.progress.step("summary")
         with self.times.measure("summary"):
             rows, comparisons = summarise(
@@ -356,6 +410,11 @@ class _Run:
         with ignored():
             return self.rundir.finish(done)
 
+    def _note_watch(self) -> None:
+        self._note_device()
+        for name, data in self.watch.files().items():
+            write_atomic(self.folder / name, data)
+
     # --- the way out
 
     def _failed(self, error: BaseException) -> BaseException:
@@ -371,6 +430,9 @@ class _Run:
             scrub=self.scrub,
         )
         ending.discard_pages(self.folder)
+        # On a full disk the trace is lost, and the error that is told stays the first one.
+        with contextlib.suppress(EnvironmentUnmet):
+            self._note_watch()
         self.rundir.set(times=self.times.records())
         self.rundir.fail(record, utc_now())
         return known

@@ -41,13 +41,16 @@ class Scrubber:
             return
         for name in (os.fspath(path), os.path.realpath(path)):
             if name.rstrip("/") not in _COMMON:
-                self._tokens.setdefault(name.rstrip("/"), token)
+                self.name(token, name.rstrip("/"))
+
+    def name(self, token: str, name: str) -> None:
+        """Know one more name that is no path, such as the UUID of a GPU."""
+        self._tokens.setdefault(name, token)
         names = sorted(self._tokens, key=len, reverse=True)
-        if names:
-            choice = "|".join(re.escape(name) for name in names)
-            # `/srv/home/me` is not below `/home/me`; `-I/home/me/include` is.
-            start = r"(?:(?<![\w.-])|(?<=-[IL]))"
-            self._pattern = re.compile(rf"{start}(?:{choice})(?![\w-]|\.\w)")
+        choice = "|".join(re.escape(name) for name in names)
+        # `/srv/home/me` is not below `/home/me`; `-I/home/me/include` is.
+        start = r"(?:(?<![\w.-])|(?<=-[IL]))"
+        self._pattern = re.compile(rf"{start}(?:{choice})(?![\w-]|\.\w)")
 
     def text(self, text: str) -> str:
         """``text`` with every known place replaced by its token."""

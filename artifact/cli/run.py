@@ -34,7 +34,12 @@ def command(
         typer.Option(metavar="NAME", help="What to measure (default: the manifest's)."),
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option(metavar="N", help="The GPU: its index in PCI order, or its UUID.")
+        str | None,
+        typer.Option(
+            metavar="N|UUID",
+            help="The GPU: its index (in PCI order, or in CUDA_VISIBLE_DEVICES), its UUID, or "
+            "that of a MIG instance.",
+        ),
     ] = None,
     backends: Annotated[
         str | None, typer.Option(metavar="A,B", help="Only these backends (default: all).")
@@ -86,6 +91,20 @@ def command(
             "--unlocked-env", help="Accept interpreters that differ from their lock; recorded."
         ),
     ] = False,
+    cache_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Begin with these compile caches (from --keep-cache); recorded."
+        ),
+    ] = None,
+    cache_digest: Annotated[
+        str | None,
+        typer.Option(metavar="blake3:HEX", help="What the content id of --cache-from must be."),
+    ] = None,
+    keep_cache: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep the run's compile caches in this new folder."),
+    ] = None,
     root: Root = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -123,6 +142,9 @@ def command(
         results_dir=results_dir,
         worker_env=tuple(worker_env or ()),
         unlocked_env=unlocked_env,
+        cache_from=cache_from,
+        cache_digest=cache_digest,
+        keep_cache=keep_cache,
         command=("artifact", *sys.argv[1:]),
     )
     progress = _progress(out)

@@ -80,6 +80,15 @@ class ArtifactRef(Model):
     """Kernels whose change ``--regenerate`` accepted."""
 
 
+class SeededCache(Model):
+    """Compile caches that a run began with instead of empty ones."""
+
+    blake3: Hex64
+    """The content id of their files."""
+    files: NonNegativeInt
+    bytes: NonNegativeInt
+
+
 class ToolRef(Model):
     """What ran it; of a published run, what imported it."""
 
@@ -89,6 +98,8 @@ class ToolRef(Model):
     """Null where nothing of the document depends on it."""
     command: tuple[str, ...]
     """The arguments, with paths below the root made relative."""
+    seeded_cache: SeededCache | None = None
+    """What ``--cache-from`` gave; null where every kernel was compiled by the run itself."""
 
 
 class Machine(Model):

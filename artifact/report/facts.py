@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from artifact.model.results import CheckRecord, ErrorRecord, GateVerdict, RunResults, Scalar
 from artifact.report import tables, words
@@ -26,6 +26,8 @@ def every_table(results: RunResults) -> tuple[Table, ...]:
         variables(results),
         witnesses(results),
         inputs(results),
+        conditions(results),
+        shares(results),
         phases(results),
         absent(results),
     )
@@ -107,6 +109,13 @@ def _environment(results: RunResults) -> Iterator[tuple[str, Cell | str]]:
         f"{visible(tool.name)} {visible(tool.version)}{python}",
     )
     yield "Command", visible(shlex.join(tool.command)) or NOTHING
+    if tool.seeded_cache is not None:
+        seeded = tool.seeded_cache
+        yield (
+            "Compile caches",
+            f"began with {words.plural(seeded.files, 'file')} of an earlier run, "
+            f"blake3:{seeded.blake3}",
+        )
     for interpreter in results.interpreters:
         label = f"Interpreter: {interpreter.environment}"
         text = f"{visible(interpreter.implementation)} {visible(interpreter.python)}"
@@ -312,6 +321,116 @@ def inputs(results: RunResults) -> Table | None:
             for (shape, tensor, digest), names in tensors(results).items()
         ),
     )
+
+
+def conditions(results: RunResults) -> Table | None:
+    """Clocks, temperature, power and clock events of a GPU over the windows of each row."""
+    labels, columns = titles(results), shapes(results)
+    rows = []
+    watched = [sample for sample in results.samples if "sm_mhz_mean" in sample.device]
+    places = dict.fromkeys((sample.backend, sample.shape) for sample in watched)
+    for backend, shape in places:
+        of = [s.device for s in watched if (s.backend, s.shape) == (backend, shape)]
+        rows.append(
+            (
+                labels.get(backend, visible(backend)),
+                columns.get(shape, visible(shape)),
+                str(len(of)),
+                _range(of, "sm_mhz_min", "sm_mhz_max"),
+                _range(of, "memory_mhz_min", "memory_mhz_min"),
+                _range(of, "temperature_c_min", "temperature_c_max"),
+                _range(of, "power_w_mean", "power_w_mean"),
+                _range(of, "power_w_max", "power_w_max"),
+                _events(of),
+            )
+        )
+    return table(
+        results,
+        "conditions",
+        "The GPU while it was measured",
+        (
+            "Implementation",
+            "Shape",
+            "Windows",
+            "SM clock, MHz",
+            "Memory clock, MHz",
+            "Temperature, C",
+            "Mean power, W",
+            "Highest power, W",
+            "Clock events",
+        ),
+        "llrrrrrrl",
+        rows,
+        "Read twenty times a second from the beginning of the warm-ups to the end of each window; "
+        "trace.csv has every reading. A hardware slowdown, a thermal slowdown or a power brake "
+        "makes a sample invalid; a software power cap is recorded.",
+    )
+
+
+def _range(of: Sequence[Mapping[str, Scalar]], low: str, high: str) -> str:
+    values = [
+        v for facts in of for name in (low, high) if isinstance(v := facts.get(name), int | float)
+    ]
+    if not values:
+        return NOTHING
+    ends = [f"{round(end)}" for end in (min(values), max(values))]
+    return ends[0] if ends[0] == ends[1] else "\u2013".join(ends)
+
+
+def _events(of: Sequence[Mapping[str, Scalar]]) -> Cell | str:
+    told = [facts.get("clock_events") for facts in of]
+    names = dict.fromkeys(name for text in told if text for name in str(text).split(", "))
+    if not names:
+        return Cell("not told", "quiet")
+    return ", ".join(visible(name) for name in names if name != "none") or "none"
+
+
+_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Build", ("build",)),
+    ("Start, import, JIT and autotune of the workers, and their end",
+     ("start and import", "setup: ", "stop")),
+    ("Inputs and oracle", ("setup: inputs", "setup: oracle")),
+    ("Gates and controls", ("check and controls", "witness")),
+    ("Waits for the temperature", ("wait for the device",)),
+    ("Warm-ups", ("warm-ups",)),
+    ("Timed windows", ("timed windows",)),
+)  # fmt: skip
+"""What the run was waiting for, by the beginnings of activities; the longest one decides."""
+
+
+def shares(results: RunResults) -> Table | None:
+    """The wall time in a few words, and what of it was the runner's own."""
+    wall = sum(time.seconds for time in results.times)
+    spent = dict.fromkeys((name for name, _ in _GROUPS), 0.0)
+    for time in results.times:
+        name = _group(time.activity)
+        if name is not None:
+            spent[name] += time.seconds
+    own = wall - sum(spent.values())
+    rows = [*spent.items(), ("The runner's own share", own), ("Together", wall)]
+    return table(
+        results,
+        "shares",
+        "Where the time went, put together",
+        ("For what", "Wall time", "Share"),
+        "lrr",
+        (
+            (name, words.seconds(seconds), words.percent(seconds / wall, signed=False))
+            for name, seconds in rows
+            if wall > 0 and (seconds > 0 or name not in spent)
+        ),
+        "The runner's own share is the wall time less everything that it waited for: it holds the "
+        "verification of the tree and of the interpreters. Writing these pages comes after it.",
+    )
+
+
+def _group(activity: str) -> str | None:
+    best, found = "", None
+    for name, starts in _GROUPS:
+        for start in starts:
+            if activity.startswith(start) and len(start) > len(best):
+                best, found = start, name
+    return found
 
 
 def phases(results: RunResults) -> Table | None:

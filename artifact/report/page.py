@@ -22,12 +22,12 @@ TEMPLATE = "report.html.j2"
 
 #: Section -> its tables, and which of them stay folded until they are asked for.
 SECTIONS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("results", "Results", ("times", "ratios", "anchor"), ("verdicts", "ranges")),
+    ("results", "Results", ("times", "ratios", "anchor"), ("verdicts", "ranges", "conditions")),
     ("gates", "Was the right thing measured?", ("gates",), ("witnesses", "inputs")),
     (
         "environment",
         "What was run, and on what",
-        ("environment", "backends", "dependencies"),
+        ("environment", "backends", "shares", "dependencies"),
         ("variables", "phases"),
     ),
     ("absent", "What is not known", ("absent",), ()),
