@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "pack": "Write a deterministic .tar.gz or .zip of the tree.",
     "unpack": "Unpack an archive safely and verify it.",
     "report": "Write the tables, plots and page of a run again.",
+    "compare": "Say which figures of a published run a run reproduces.",
     "doctor": "Say whether this machine can run it, and how to mend it.",
     "env": "Check, create and lock the Python environments.",
 }

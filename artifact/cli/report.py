@@ -10,7 +10,8 @@ import typer
 
 from artifact.cli.options import Json, NoColor, Quiet, Root, Verbose
 from artifact.cli.output import Output
-from artifact.errors import ExitCode, UsageError
+from artifact.cli.runfolder import run_folder
+from artifact.errors import ExitCode
 
 if TYPE_CHECKING:
     from artifact.model.results import RunResults
@@ -43,7 +44,7 @@ def command(
     Exit code 1 where a file is not what was pinned or cannot be put back.
     """
     out = Output(json=json, quiet=quiet, verbose=verbose, color=not no_color)
-    folder = _folder(run, root)
+    folder = run_folder(run, root)
     from artifact.bench.check import load_results
     from artifact.report.again import write_again, write_elsewhere
 
@@ -59,33 +60,6 @@ def command(
     out.document(lambda: _document(results, target, outcomes))
     if refused:
         raise typer.Exit(int(ExitCode.VERIFICATION))
-
-
-def _folder(run: str, root: Path | None) -> Path:
-    """The run folder that ``run`` names: a path, or a name among the artifact's results."""
-    from artifact.integrity.documents import load_manifest
-    from artifact.model.root import find_root
-
-    path = Path(run)
-    if path.name == "results.json" and path.is_file():
-        return path.parent
-    if path.is_dir():
-        return path
-    expected, next_ = "a run folder with a results.json", None
-    if len(path.parts) == 1 or root is not None:
-        top = find_root(Path.cwd(), root)
-        results = top / load_manifest(top).inventory.results
-        if (results / path).is_dir():
-            return results / path
-        expected += f", or the name of one in {results}"
-        next_ = f"ls {results}"
-    raise UsageError(
-        "there is no such run",
-        where=run,
-        expected=expected,
-        found="a file" if path.exists() else "nothing",
-        next=next_,
-    )
 
 
 def _print(out: Output, results: RunResults, target: Path, outcomes: tuple[Outcome, ...]) -> None:

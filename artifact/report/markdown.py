@@ -70,14 +70,15 @@ def _lines(results: RunResults) -> Iterator[str]:
             yield f"- {name}: {'<br>'.join(map(escape, value.splitlines()))}"
         yield ""
     for table in facts.every_table(results):
-        yield from _table(table)
+        yield from table_lines(table)
     yield "## How to check this"
     yield ""
     for sentence, command in facts.checks(results):
         yield f"- {sentence}: {code(command)}"
 
 
-def _table(table: Table) -> Iterator[str]:
+def table_lines(table: Table) -> Iterator[str]:
+    """A heading, the table and its caption."""
     yield f"## {escape(table.title)}"
     yield ""
     yield _row(table.headers)

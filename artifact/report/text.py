@@ -22,8 +22,29 @@ def summary_table(results: RunResults, width: int = 100, *, color: bool = False)
     The text is the same in every locale and whatever the terminal's settings: colours are
     written exactly if ``color`` says so.
     """
-    from rich.console import Console
     from rich.text import Text
+
+    console, stream = open_console(width, color=color)
+    console.print(Text(visible(results.headings.title), style="bold"))
+    for mark in words.marks(results):
+        console.print(Text(mark, style="bold red" if mark == "INCOMPLETE" else "bold yellow"))
+    shown = [t for t in (tables.times(results), tables.ratios(results)) if t is not None]
+    for table in shown:
+        console.print()
+        print_table(console, table)
+    if not shown:
+        console.print(Text("No sample was taken."))
+    console.print()
+    line = words.protocol_line(results)
+    console.print(Text(f"{line[0].upper()}{line[1:]}.", style="dim"))
+    if results.workload.note:
+        console.print(Text(visible(results.workload.note), style="dim"))
+    return lines(stream)
+
+
+def open_console(width: int, *, color: bool) -> tuple[Console, io.StringIO]:
+    """A console of ``width`` columns, and the stream that it writes to."""
+    from rich.console import Console
 
     stream = io.StringIO()
     console = Console(
@@ -38,24 +59,16 @@ def summary_table(results: RunResults, width: int = 100, *, color: bool = False)
         emoji=False,
         _environ={},
     )
-    console.print(Text(visible(results.headings.title), style="bold"))
-    for mark in words.marks(results):
-        console.print(Text(mark, style="bold red" if mark == "INCOMPLETE" else "bold yellow"))
-    shown = [t for t in (tables.times(results), tables.ratios(results)) if t is not None]
-    for table in shown:
-        console.print()
-        _print(console, table)
-    if not shown:
-        console.print(Text("No sample was taken."))
-    console.print()
-    line = words.protocol_line(results)
-    console.print(Text(f"{line[0].upper()}{line[1:]}.", style="dim"))
-    if results.workload.note:
-        console.print(Text(visible(results.workload.note), style="dim"))
+    return console, stream
+
+
+def lines(stream: io.StringIO) -> str:
+    """What was written, without blanks at the ends of lines."""
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
-def _print(console: Console, table: Table) -> None:
+def print_table(console: Console, table: Table) -> None:
+    """Draw ``table``, with its title and without its caption."""
     from rich.table import Table as RichTable
     from rich.text import Text
 

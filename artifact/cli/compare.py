@@ -1,0 +1,170 @@
+"""``artifact compare``: a run against the claims of a published one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from artifact.cli.options import Json, NoColor, Quiet, Root, Verbose
+from artifact.cli.output import Output
+from artifact.cli.runfolder import run_folder
+from artifact.errors import UsageError
+
+if TYPE_CHECKING:
+    from artifact.bench.compare import RunComparison
+    from artifact.model.manifest import Manifest
+
+
+def command(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run folder, its results.json, or a run's name."),
+    ],
+    published: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PUBLISHED]",
+            help="The same, of the run whose figures are the claims (default: the newest "
+            "published run of the manifest).",
+        ),
+    ] = None,
+    cross_device: Annotated[
+        bool,
+        typer.Option(
+            "--cross-device", help="Also decide where the devices differ, and mark every verdict."
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE.md", help="Write it as Markdown, too."),
+    ] = None,
+    root: Root = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_color: NoColor = False,
+) -> None:
+    """Say of each published figure whether a run reproduces it, and why not where not.
+
+    Each claim is REPRODUCED, NOT REPRODUCED or INCOMPARABLE, by the tolerances that the
+    manifest fixed beforehand. Ratios to the anchor and absolute times are claims apart. Both
+    run folders are verified first.
+
+    Examples:  artifact compare results/RUN    artifact compare RUN PUBLISHED --output claims.md
+
+    Exit code 0 where every claim that could be decided is reproduced, 1 where one is not (or
+    a run folder does not agree with itself), 5 where none could be decided.
+    """
+    out = Output(json=json, quiet=quiet, verbose=verbose, color=not no_color)
+    from artifact.bench.check import load_results, verify_run
+    from artifact.bench.compare import compare
+    from artifact.integrity.documents import load_manifest
+
+    folder = run_folder(run, root)
+    top = _root(folder, root)
+    manifest = load_manifest(top)
+    other = run_folder(published, root) if published else _newest(top, manifest, folder)
+    _check_output(output, folder, other)
+    for each in dict.fromkeys((folder, other)):
+        report = verify_run(each)
+        report.require()
+        for note in report.notes:
+            out.detail(f"note: {report.run_id}: {note}")
+    comparison = compare(
+        load_results(folder), load_results(other), manifest, cross_device=cross_device
+    )
+    if output is not None:
+        _write(output, comparison)
+    _print(out, comparison)
+    if output is not None:
+        out.say(f"written:    {output}")
+    raise typer.Exit(int(comparison.exit_code))
+
+
+def _root(folder: Path, root: Path | None) -> Path:
+    """The artifact whose rules hold: named, the one around here, or the one around the run."""
+    from artifact.model.root import find_root
+
+    try:
+        return find_root(Path.cwd(), root)
+    except UsageError:
+        if root is not None:
+            raise
+        return find_root(folder)
+
+
+def _newest(root: Path, manifest: Manifest, run: Path) -> Path:
+    """The newest published run, one of imported figures before one that this tool measured.
+
+    ``run`` itself is taken only where there is no other.
+    """
+    from artifact.bench.check import load_results
+
+    names = manifest.inventory.published
+    folders = [root / manifest.inventory.results / name for name in names]
+    if not folders:
+        raise UsageError(
+            "the artifact has no published run to compare with",
+            where="manifests/artifact.toml: inventory.published",
+            expected="the name of a run folder",
+            found="none",
+            next="artifact compare RUN PUBLISHED",
+        )
+    loaded = [(folder, load_results(folder)) for folder in folders]
+    return max(
+        loaded,
+        key=lambda item: (
+            item[0].resolve() != run.resolve(),
+            item[1].origin == "published",
+            item[1].started,
+        ),
+    )[0]
+
+
+def _check_output(output: Path | None, *folders: Path) -> None:
+    if output is None:
+        return
+    target = output.resolve()
+    for folder in folders:
+        if folder.resolve() in target.parents:
+            raise UsageError(
+                "a comparison is not written into a run folder, whose files are pinned",
+                where=str(output),
+                expected="a file outside of it",
+                found=f"a file in {folder}",
+            )
+    if output.is_dir():
+        raise UsageError(
+            "this is a directory", where=str(output), expected="a file, such as comparison.md"
+        )
+
+
+def _write(output: Path, comparison: RunComparison) -> None:
+    from artifact.integrity.atomic import write_atomic
+    from artifact.report.comparison import as_markdown
+
+    data = as_markdown(comparison).encode("utf-8")
+    if output.exists() and output.read_bytes() != data:
+        raise UsageError(
+            "a file of this name is there already, and was not overwritten",
+            where=str(output),
+            expected="no file, or one with the same contents",
+            found=f"{output.stat().st_size} other bytes",
+            next="choose another name, or move the file away",
+        )
+    write_atomic(output, data)
+
+
+def _print(out: Output, comparison: RunComparison) -> None:
+    from artifact.report.comparison import ComparisonReport, as_document, as_text
+
+    if out.quiet:
+        outcome, said = ComparisonReport(comparison).verdict()
+        out.always(f"{outcome}; {said}")
+    else:
+        width = shutil.get_terminal_size((120, 24)).columns
+        out.say(as_text(comparison, width, color=out.answer_color))
+    out.document(lambda: as_document(comparison))
