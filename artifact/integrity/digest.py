@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from blake3 import blake3
 
@@ -27,6 +27,10 @@ _ALONE_BYTES = 4 << 20
 #: Small files go to a thread in batches, so that the threads rarely wait for each other.
 _BATCH_FILES = 64
 _BATCH_BYTES = 4 << 20
+
+#: The longest wait in one piece. A signal that comes in the instant before a wait begins is
+#: only noticed when the wait ends.
+_WAIT_S = 0.2
 
 #: BLAKE3 of one file may itself use several threads, which pays from blocks of this size on.
 _WIDE_BLOCK_BYTES = 4 << 20
@@ -136,7 +140,10 @@ class Hashing:
         """Each path with its digests, or with the error that a caller of it has to raise."""
         left = len(self._sizes)
         while left:
-            outcome = self._done.get()
+            try:
+                outcome = self._done.get(timeout=_WAIT_S)
+            except Empty:
+                continue
             if isinstance(outcome, BaseException):
                 raise outcome
             left -= len(outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -233,6 +234,24 @@ def test_a_signal_while_hashing_ends_it_at_once(
     assert process.returncode == 130
     assert time.monotonic() - start < 20
     assert words in err and "Traceback" not in err
+
+
+def test_a_signal_that_the_main_thread_sleeps_through(
+    start_artifact: Any, run: Run, tree: Path
+) -> None:
+    """The kernel may hand it to a thread that hashes, or just before the main one sleeps."""
+    with (tree / "large").open("wb") as file:
+        file.write(b"x")
+        assert run("lock", cwd=tree).returncode == 0
+        file.truncate(64 << 30)
+    process = start_artifact("verify", cwd=tree, XDG_CACHE_HOME=str(tree.parent / "cache"))
+    _wait_until_it_reads(process.pid, tree / "large")
+    time.sleep(1)  # by now the main thread waits for the others
+    threads = {int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()}
+    for thread in threads - {process.pid}:
+        assert ctypes.CDLL(None).tgkill(process.pid, thread, signal.SIGTERM) == 0
+    process.communicate(timeout=20)
+    assert process.returncode == 130
 
 
 def _wait_until_it_reads(pid: int, path: Path) -> None:
