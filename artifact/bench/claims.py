@@ -166,7 +166,8 @@ def _median(value: float, times: Sequence[float], rules: StatisticsRules) -> Fig
         basis = f"sign test, {number} samples, coverage {interval.coverage:.3f}"
         return Figure(value, interval.low, interval.high, basis)
     if number < LEAST_FOR_A_RANGE:
-        return Figure(value, None, None, f"{number} samples, no interval")
+        noun = "sample" if number == 1 else "samples"
+        return Figure(value, None, None, f"{number} {noun}, no interval")
     coverage = 1 - 2 ** (1 - number)
     basis = f"range of {number} samples, coverage {coverage:.3f}"
     return Figure(value, min(times), max(times), basis)

@@ -295,6 +295,8 @@ def departures(pair: Pair, backend: str) -> tuple[str, ...]:
 
 def run_caveats(pair: Pair) -> Iterator[Reason]:
     """What to keep in mind about every figure of the two runs."""
+    if pair.run == pair.published:
+        yield Reason("itself", "the run is the published run itself: that it agrees shows nothing")
     for who, results in pair.named:
         if results.origin == "published":
             yield Reason("imported", f"{who} was imported: this tool measured none of its figures")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from packaging.utils import canonicalize_version
 from packaging.version import InvalidVersion, Version
 
 
@@ -63,17 +64,16 @@ def _parts(version: str) -> tuple[str, str]:
         parsed = Version(version)
     except InvalidVersion:
         return version, ""
-    return parsed.public, parsed.local or ""
+    return canonicalize_version(parsed.public), parsed.local or ""
 
 
 def _declared(library: str, run: str, published: str, departures: Sequence[str]) -> str | None:
+    ours, theirs = _parts(run), _parts(published)
     for sentence in departures:
-        named = set(re.findall(r"\d[\w.+!-]*\w", sentence))
-        has_ours = run in named or _parts(run)[0] in named
-        if (
-            has_ours
-            and published in named
-            and re.search(rf"(?i)\b{re.escape(library)}\b", sentence)
-        ):
+        if not re.search(rf"(?i)\b{re.escape(library)}\b", sentence):
+            continue
+        named = {_parts(version) for version in re.findall(r"\d[\w.+!-]*\w", sentence)}
+        # A lock names no build; which one was installed does not matter.
+        if theirs in named and named & {ours, (ours[0], "")}:
             return sentence
     return None

@@ -94,7 +94,7 @@ class ComparisonReport:
     def _caption(self, kind: Kind, intervals: bool) -> str:
         rules = self.comparison.rules
         tolerance = rules.ratio if kind == "ratio" else rules.absolute
-        said = [f"Allowed: {words.percent(tolerance, signed=False)} either way."]
+        said = [f"Allowed: {100 * tolerance:g} % either way."]
         if kind == "ratio":
             said.append(f"In brackets the interval at {self.comparison.confidence:.0%} confidence.")
         else:
@@ -105,7 +105,7 @@ class ComparisonReport:
         if rules.resolution is not None:
             said.append(
                 "Nothing is reproduced by a figure whose interval reaches further than "
-                f"{words.percent(rules.resolution, signed=False)} from it."
+                f"{100 * rules.resolution:g} % from it."
             )
         return " ".join(said)
 
