@@ -56,3 +56,11 @@ def test_a_name_that_says_nothing_is_left(name: str, monkeypatch: pytest.MonkeyP
 
 def test_relative_places_are_none() -> None:
     assert Scrubber([("$HOME", ""), ("$X", "x")]).text("x /") == "x /"
+
+
+def test_a_name_that_is_no_path() -> None:
+    scrub = Scrubber()
+    scrub.name("$GPU", "GPU-1234")
+    assert scrub.text("on GPU-1234, not on GPU-12345 or XGPU-1234") == (
+        "on $GPU, not on GPU-12345 or XGPU-1234"
+    )

@@ -1,5 +1,6 @@
 import pytest
 
+from artifact.model.results import PhaseTime, SeededCache
 from artifact.report import facts, tables, words
 
 
@@ -170,6 +171,63 @@ def test_phases_put_repeated_activities_together(complete):
     rows = texts(facts.phases(doubled))
     assert len(rows) == len(complete.times)
     assert rows[1] == ["prepare", "start workers", "–", "2", "2.40 s"]
+
+
+def spent(complete, **seconds):
+    times = [
+        PhaseTime(phase="timing", activity=activity, backend="cpu-direct", seconds=value)
+        for activity, value in seconds.items()
+    ]
+    return complete.model_copy(update={"times": tuple(times)})
+
+
+def test_the_runners_share_is_what_nothing_else_took(complete):
+    results = spent(
+        complete,
+        **{
+            "start and import": 4, "setup: inputs": 5, "setup: compile": 10, "setup: other": 1,
+            "check and controls": 3, "witness": 2, "wait for the device": 20, "warm-ups": 10,
+            "timed windows": 40, "stop": 1, "runner": 1, "hash and compare the tree": 2,
+            "something that nobody has heard of": 1,
+        },
+    )  # fmt: skip
+    rows = {row[0]: row[1:] for row in texts(facts.shares(results))}
+    assert list(rows.values()) == [
+        ["16.0 s", "16.00 %"], ["5.00 s", "5.00 %"], ["5.00 s", "5.00 %"], ["20.0 s", "20.00 %"],
+        ["10.0 s", "10.00 %"], ["40.0 s", "40.00 %"], ["4.00 s", "4.00 %"],
+        ["1 min 40 s", "100.00 %"],
+    ]  # fmt: skip
+    assert rows["The runner's own share"] == ["4.00 s", "4.00 %"]
+    assert facts.shares(spent(complete)) is None
+    assert facts.shares(spent(complete, runner=0.0)) is None
+
+
+def test_what_a_gpu_did_is_put_together(complete):
+    assert facts.conditions(complete) is None
+    device = {
+        "readings": 9, "sm_mhz_min": 1755, "sm_mhz_mean": 1800.5, "sm_mhz_max": 1980,
+        "memory_mhz_min": 3201, "temperature_c_min": 55, "temperature_c_max": 61,
+        "power_w_mean": 680.2, "power_w_max": 701.0, "clock_events": "software power cap",
+    }  # fmt: skip
+    other = {**device, "sm_mhz_min": 1700, "power_w_mean": 650.0, "clock_events": "none"}
+    unknown = {**dict.fromkeys(device), "readings": 3}
+    first = complete.samples[0]
+    samples = [first.model_copy(update={"device": facts_}) for facts_ in (device, other)]
+    alone = first.model_copy(update={"device": unknown, "shape": "S=2048"})
+    results = complete.model_copy(update={"samples": (*samples, alone)})
+    rows = texts(facts.conditions(results))
+    assert rows[0][2:] == [
+        "2", "1700–1980", "3201", "55–61", "650–680", "701", "software power cap",
+    ]  # fmt: skip
+    assert rows[1][2:] == ["1", "–", "–", "–", "–", "–", "not told"]
+
+
+def test_caches_of_an_earlier_run_are_told(complete):
+    cache = SeededCache(blake3="a" * 64, files=12, bytes=5)
+    tool = complete.tool.model_copy(update={"seeded_cache": cache})
+    rows = dict(texts(facts.environment(complete.model_copy(update={"tool": tool}))))
+    assert rows["Compile caches"] == f"began with 12 files of an earlier run, blake3:{'a' * 64}"
+    assert "Compile caches" not in dict(texts(facts.environment(complete)))
 
 
 def test_the_error_of_a_run_is_told_in_full(interrupted):
