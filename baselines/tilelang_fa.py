@@ -4,8 +4,7 @@ One loop over the KV tiles up to the diagonal, every tile masked; TileLang pipel
 copies and, on Hopper, makes a producer warpgroup for them by itself.
 """
 
-from __future__ import annotations
-
+# No postponed annotations here: TileLang evaluates those of the kernel's parameters.
 import hashlib
 import sys
 from pathlib import Path
