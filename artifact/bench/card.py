@@ -12,7 +12,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from artifact.bench.device import Gpu, ask
+from artifact.bench.device import Gpu, broken
 from artifact.errors import EnvironmentUnmet
 from artifact.model.results import Scalar
 
@@ -66,8 +66,9 @@ class Reading:
 class Card:
     """A GPU, open from its construction to :meth:`close`.
 
-    A question that the card or its driver cannot answer is answered None. That NVML itself
-    fails is an NVMLError, which the caller must expect.
+    A question that the card or its driver cannot answer is answered None, until :meth:`facts`
+    has been called: what was answered then must go on being answered. That it is not, or that
+    NVML itself fails, is an NVMLError, which the caller must expect.
 
     Raises:
         EnvironmentUnmet: where the GPU cannot be opened.
@@ -77,6 +78,8 @@ class Card:
         self.gpu = gpu
         self.error: type[Exception] = nvml.NVMLError
         self._nvml = nvml
+        self._untold: set[str] = set()
+        self._settled = False
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
@@ -98,7 +101,16 @@ class Card:
             return
 
     def _ask(self, name: str, *arguments: Any) -> Any:
-        return ask(self._nvml, name, self._handle, *arguments)
+        function = getattr(self._nvml, name, None)
+        if function is None or name in self._untold:
+            return None
+        try:
+            return function(self._handle, *arguments)
+        except self.error as error:
+            if self._settled or broken(error):
+                raise
+            self._untold.add(name)
+            return None
 
     def reading(self, *, processes: bool = False) -> Reading:
         """The state of this moment.
@@ -138,8 +150,8 @@ class Card:
         """
         capability = self._ask("nvmlDeviceGetCudaComputeCapability")
         memory = self._ask("nvmlDeviceGetMemoryInfo")
-        now = self.reading()
-        return {
+        now = self.reading(processes=True)
+        told: dict[str, Scalar] = {
             "uuid_blake3": blake3(self.gpu.uuid.encode()).hexdigest()[:16],
             "driver": self.gpu.driver,
             "vbios": _text(self._ask("nvmlDeviceGetVbiosVersion")),
@@ -162,6 +174,8 @@ class Card:
             "temperature_c_before": now.temperature_c,
             "power_w_before": now.power_w,
         }
+        self._settled = True
+        return told
 
 
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}

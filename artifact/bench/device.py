@@ -177,10 +177,16 @@ def _sms(nvml: Any, handle: Any) -> int | None:
     return None if in_one is None else int(cores) // in_one
 
 
-_NOT_TOLD = frozenset({2, 3, 4, 6, 13, 21, 25, 26})
-"""NVML's codes for: invalid argument (of this kind of device), not supported, no permission,
-not found, no such function, no data, another version of an argument, deprecated. Every other
-one says that something broke (nvml.h, nvmlReturn_t)."""
+_BROKEN = frozenset({1, 9, 10, 15, 16, 18})
+"""NVML's codes for: not initialised, driver not loaded, timeout, GPU lost, GPU needs a reset,
+library and driver of two versions (nvml.h, nvmlReturn_t). Every other one only says that this
+question has no answer here: sandboxes even answer "unknown error" to what they do not let
+through."""
+
+
+def broken(error: Exception) -> bool:
+    """Whether an NVMLError says that NVML as a whole does not work."""
+    return getattr(error, "value", None) in _BROKEN
 
 
 def ask(nvml: Any, name: str, *arguments: Any) -> Any:
@@ -195,9 +201,9 @@ def ask(nvml: Any, name: str, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except nvml.NVMLError as error:
-        if getattr(error, "value", None) in _NOT_TOLD:
-            return None
-        raise
+        if broken(error):
+            raise
+        return None
 
 
 def find_gpu(

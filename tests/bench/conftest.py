@@ -14,11 +14,14 @@ import pytest
 NOT_SUPPORTED, NOT_FOUND, FUNCTION_NOT_FOUND, LOST = 3, 6, 13, 15
 
 
+_TEXTS = {3: "Not Supported", 6: "Not Found", 15: "GPU is lost"}
+
+
 class NVMLError(Exception):
     """As pynvml's: it has the code of nvml.h."""
 
     def __init__(self, value: int, text: str = "") -> None:
-        super().__init__(text or {3: "Not Supported", 6: "Not Found", 15: "GPU is lost"}[value])
+        super().__init__(text or _TEXTS[value])
         self.value = value
 
 

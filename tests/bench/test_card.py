@@ -43,6 +43,20 @@ def test_a_name_of_an_older_driver(fake_nvml: Make, gpu_card: Make) -> None:
     assert card.reading().reasons == 0x40
 
 
+def test_what_was_told_once_must_go_on_being_told(fake_nvml: Make, gpu_card: Make) -> None:
+    def unknown(*arguments: object) -> None:
+        raise nvml.NVMLError(999, "Unknown Error")
+
+    nvml = fake_nvml(gpu_card())
+    nvml.nvmlDeviceGetEccMode = nvml.nvmlDeviceGetComputeRunningProcesses = unknown
+    card = Card(list_gpus(nvml)[0], nvml)
+    assert card.facts()["ecc"] is None
+    assert card.reading(processes=True).processes is None
+    nvml.nvmlDeviceGetTemperature = unknown
+    with pytest.raises(nvml.NVMLError, match="Unknown Error"):
+        card.reading()
+
+
 def test_a_card_that_is_gone(fake_nvml: Make, gpu_card: Make) -> None:
     nvml = fake_nvml(gpu_card())
     (gpu,) = list_gpus(nvml)
