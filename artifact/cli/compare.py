@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -165,6 +164,5 @@ def _print(out: Output, comparison: RunComparison) -> None:
         outcome, said = ComparisonReport(comparison).verdict()
         out.always(f"{outcome}; {said}")
     else:
-        width = shutil.get_terminal_size((120, 24)).columns
-        out.say(as_text(comparison, width, color=out.answer_color))
+        out.say(as_text(comparison, out.width, color=out.answer_color))
     out.document(lambda: as_document(comparison))

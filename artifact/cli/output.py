@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,11 @@ class Output:
     def interactive(self) -> bool:
         """Whether live progress may be drawn."""
         return sys.stderr.isatty() and not self.quiet and not self.json
+
+    @property
+    def width(self) -> int:
+        """Columns for tables: the terminal's, or many where the text goes to a file or a pipe."""
+        return shutil.get_terminal_size((160, 24)).columns
 
     @property
     def color(self) -> bool:

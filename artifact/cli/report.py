@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,8 +67,7 @@ def _print(out: Output, results: RunResults, target: Path, outcomes: tuple[Outco
     if not out.quiet:
         from artifact.report.text import summary_table
 
-        width = shutil.get_terminal_size((100, 24)).columns
-        out.say(summary_table(results, width, color=out.answer_color))
+        out.say(summary_table(results, out.width, color=out.answer_color))
         out.say()
     for outcome in outcomes:
         word = f"{outcome.status + ':':<11}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from enum import Enum
@@ -216,8 +215,7 @@ def _print(out: Output, outcome: Outcome, seconds: float) -> None:
     results = outcome.results
     folder = shown(outcome.folder)
     if not (out.quiet or out.json):
-        width = shutil.get_terminal_size((100, 24)).columns
-        out.say(summary_table(results, width, color=out.answer_color))
+        out.say(summary_table(results, out.width, color=out.answer_color))
         out.say()
     if out.verbose:
         for record in results.times:

@@ -91,4 +91,6 @@ def print_table(console: Console, table: Table) -> None:
         )
     for row in table.rows:
         drawn.add_row(*(Text(cell.text, style=_STYLES.get(cell.tone, "")) for cell in row))
-    console.print(drawn)
+    # A table that is wider than the terminal is wrapped there, not cut here.
+    needed = drawn.__rich_measure__(console, console.options).minimum
+    console.print(drawn, width=max(console.width, needed), crop=False)
