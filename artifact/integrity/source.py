@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from artifact.integrity.pin import Digests, Finding
 from artifact.integrity.rules import Rules
@@ -18,8 +17,7 @@ from artifact.integrity.rules import Rules
 Kind = Literal["file", "symlink", "special", "directory"]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One name in a source.
 
     A directory holds nothing to check and is no entry, but for one of a tree that the

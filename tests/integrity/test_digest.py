@@ -13,7 +13,18 @@ from artifact.integrity import digest
 from artifact.integrity.digest import BLOCK_BYTES, hash_file, hash_files
 from artifact.integrity.pin import Digests
 
-SIZES = (0, 1, 1023, 65536, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, (9 << 20) + 7)
+SIZES = (
+    0,
+    1,
+    1 << 20,
+    (16 << 20) + 1,
+    1023,
+    65536,
+    BLOCK_BYTES - 1,
+    BLOCK_BYTES,
+    BLOCK_BYTES + 1,
+    (9 << 20) + 7,
+)
 
 
 def contents(size: int) -> bytes:
@@ -91,10 +102,11 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         list(hash_files(tmp_path, ["none"]))
 
 
-@pytest.mark.parametrize("size", [100, BLOCK_BYTES * 3])
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("size", [100, BLOCK_BYTES * 3, 20 << 20])
 @pytest.mark.parametrize("change", ["grows", "shrinks", "is rewritten"])
 def test_a_change_while_reading_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, change: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, change: str, fast: bool
 ) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(size))
@@ -119,7 +131,7 @@ def test_a_change_while_reading_is_noticed(
 
     monkeypatch.setattr(os, "fstat", fstat)
     with pytest.raises(VerificationError, match="changed while it was read"):
-        digest._hash(str(path), bytearray(BLOCK_BYTES), False, 1, None)
+        digest._hash(str(path), bytearray(BLOCK_BYTES), fast, 1, None)
 
 
 def test_an_error_in_a_thread_reaches_the_caller_and_stops_the_others(tmp_path: Path) -> None:
