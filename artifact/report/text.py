@@ -82,15 +82,18 @@ def print_table(console: Console, table: Table) -> None:
     )
     # Names stay on one line as long as they leave room for the figures.
     name = min(max(len(row[0].text) for row in table.rows), console.width // 2)
+    # Rich widens a column to its minimum after it has made the table fit, and cuts what is
+    # then too wide: so the others are told what is left for each.
+    others = max(len(table.headers) - 1, 1)
+    room = max((console.width - name) // others - 2, 1)
     for i, (head, side) in enumerate(zip(table.headers, table.align, strict=True)):
         drawn.add_column(
             Text(head),
             justify="right" if side == "r" else "left",
             overflow="fold",
             min_width=name if i == 0 else None,
+            max_width=name if i == 0 else room,
         )
     for row in table.rows:
         drawn.add_row(*(Text(cell.text, style=_STYLES.get(cell.tone, "")) for cell in row))
-    # A table that is wider than the terminal is wrapped there, not cut here.
-    needed = drawn.__rich_measure__(console, console.options).minimum
-    console.print(drawn, width=max(console.width, needed), crop=False)
+    console.print(drawn)

@@ -56,3 +56,16 @@ def test_hostile_text_does_nothing(hostile):
     assert "\x1b" not in text and "\u202e" not in text
     shown = words.visible(hostile.headings.title)
     assert shown[:20].split()[0] in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_no_cell_is_cut(published, width):
+    """Every word of the widest table is there, on however many lines."""
+    text = "".join(summary_table(published, width).split())
+    for comparison in published.comparisons:
+        assert text.count(comparison.verdict.replace(" ", "")) >= 1
+    for shape in published.workload.shapes:
+        assert text.count(shape.name) == 2
+    for comparison in published.comparisons:
+        if comparison.low is not None:
+            assert f"[{comparison.low:.3f},{comparison.high:.3f}]" in text
