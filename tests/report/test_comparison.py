@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -72,10 +73,10 @@ def test_the_terminal_has_figures_verdicts_and_the_answer(decided):
 def test_a_narrow_terminal_loses_intervals_and_no_verdict(decided, width):
     text = as_text(decided, width)
     assert "[0.551" not in text and "--json also show the intervals" in text
-    if width >= 100:
-        for line in text.splitlines():
-            if "S=8192" in line and "sequential" in line:
-                assert "NOT REPRODUCED" in line and len(line) <= width
+    rows = [line for line in text.splitlines() if "S=8192" in line]
+    if width >= 80:
+        assert len(rows) == 15 and all(len(row) <= width for row in rows)
+        assert all("REPRODUCED" in row and row.count("%") == 1 for row in rows)
     assert text.splitlines()[-1].startswith("verdict:    NOT REPRODUCED")
 
 
@@ -163,7 +164,7 @@ def test_hostile_texts_act_nowhere(theirs, manifest, hostile):
     comparison = compare(hostile, theirs, manifest)
     text = as_text(comparison)
     assert "\x1b" not in text and "\u202e" not in text
-    assert "<script>" not in as_markdown(comparison) and "<img" not in as_markdown(comparison)
+    assert not re.search(r"(?<!\\)<(?!!-- -->)", as_markdown(comparison))
 
 
 def test_letters():
