@@ -190,6 +190,16 @@ def test_an_instance_is_refused_for_its_multiprocessors(
     assert "MIG instance" in str(caught.value.where)
 
 
+def test_an_instance_of_unknown_size_is_refused(split: Any) -> None:
+    def unsupported(instance: object) -> None:
+        raise split.NVMLError(3)
+
+    split.nvmlDeviceGetAttributes = unsupported
+    with pytest.raises(EnvironmentUnmet, match="another number of multiprocessors") as caught:
+        target_of(find_gpu("MIG-11", split), TARGETS)
+    assert caught.value.found == "a number that NVML does not tell"
+
+
 def test_instances_are_not_mixed_up(split: Any) -> None:
     with pytest.raises(UsageError, match="several GPUs fit") as caught:
         find_gpu("MIG-1", split)

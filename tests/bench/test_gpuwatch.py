@@ -100,12 +100,24 @@ def test_a_slowdown_within_a_window_makes_it_invalid(watch: Make, mask: int, sai
     assert one.end()[1] == (), "a slowdown before a window is not the window's"
 
 
-def test_a_process_that_comes_during_a_window(watch: Make) -> None:
-    running = [[], [100], [100, 666], [100]]
-    one = watch(processes=lambda: running.pop(0) if len(running) > 1 else running[0])
+@pytest.mark.parametrize("when", ["beginning", "middle", "end", "before"])
+def test_a_process_that_is_there_in_a_window(watch: Make, when: str) -> None:
+    running: list[int] = []
+    one = watch(processes=lambda: running)
+
+    def there(now: str) -> None:
+        running[:] = [100, 666] if now == when else [100]
+
+    there("before")
+    time.sleep(0.02)
+    there("beginning")
     one.begin()
-    time.sleep(0.1)
-    assert one.end()[1] == ("process 666 computed on the GPU",)
+    there("middle")
+    # Within a window processes are looked at twice a second.
+    time.sleep(0.8 if when == "middle" else 0.06)
+    there("end")
+    found = one.end()[1]
+    assert found == (() if when == "before" else ("process 666 computed on the GPU",))
 
 
 def test_a_process_that_was_there_before(fake_nvml: Make, gpu_card: Make) -> None:
