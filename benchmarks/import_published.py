@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import hashlib
+import shlex
 import shutil
 import sys
 import tempfile
@@ -30,7 +31,7 @@ from artifact.bench.summary import summarise
 from artifact.errors import ArtifactError, UsageError, VerificationError
 from artifact.integrity.atomic import write_atomic
 from artifact.model.backend import Dependency
-from artifact.model.load import dump_json, read_bytes
+from artifact.model.load import decode, dump_json, read_bytes
 from artifact.model.manifest import StatisticsRules
 from artifact.model.protocol import Protocol
 from artifact.model.results import (
@@ -237,13 +238,13 @@ def read_samples(data: bytes, where: str) -> tuple[Sample, ...]:
     Raises:
         VerificationError: with the line of what is not as it should be.
     """
-    lines = list(csv.reader(data.decode("utf-8").splitlines()))
-    if not lines or lines[0] != HEADER:
+    lines = list(csv.reader(decode(data, where).splitlines()))
+    if lines[0] != HEADER:
         raise VerificationError(
             "this is not the table of samples",
             where=f"{where}:1",
             expected=",".join(HEADER),
-            found=",".join(lines[0]) if lines else "nothing",
+            found=",".join(lines[0]),
         )
     samples = []
     for number, cells in enumerate(lines[1:], start=2):
@@ -365,11 +366,15 @@ def write_run(results: RunResults, into: Path) -> Path:
     """The run folder of ``results`` in ``into``: whole and verified, or not there.
 
     Raises:
-        UsageError: where the folder is there already.
+        UsageError: where the folder is there already, or ``into`` is not.
         VerificationError: where the run does not agree with itself.
         EnvironmentUnmet: where something cannot be written.
     """
     folder = into / results.run_id
+    if not into.is_dir():
+        raise UsageError(
+            "there is no such directory", where=str(into), next=f"mkdir -p {shlex.quote(str(into))}"
+        )
     if folder.exists():
         raise UsageError(
             "the run folder is there already",

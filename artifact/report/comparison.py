@@ -95,7 +95,9 @@ class ComparisonReport:
         rules = self.comparison.rules
         tolerance = rules.ratio if kind == "ratio" else rules.absolute
         said = [f"Allowed: {100 * tolerance:g} % either way."]
-        if kind == "ratio":
+        if not intervals:
+            said.append("A wider terminal, --output and --json also show the intervals.")
+        elif kind == "ratio":
             said.append(f"In brackets the interval at {self.comparison.confidence:.0%} confidence.")
         else:
             said.append(
@@ -189,7 +191,7 @@ def as_text(comparison: RunComparison, width: int = 100, *, color: bool = False)
     """
     from rich.text import Text
 
-    from artifact.report.text import lines, open_console, print_table
+    from artifact.report.text import lines, natural_widths, open_console, print_table
 
     report = ComparisonReport(comparison)
     console, stream = open_console(width, color=color)
@@ -200,11 +202,11 @@ def as_text(comparison: RunComparison, width: int = 100, *, color: bool = False)
     say(f"run:        {_described(comparison.run)}")
     say(f"published:  {_described(comparison.published)}")
     made = report.tables()
-    if any(_width(table) > width for table in made):
+    if any(sum(natural_widths(t)) + 2 * (len(t.headers) - 1) > width for t in made):
         made = report.tables(intervals=False)
     for table in made:
         say()
-        print_table(console, table)
+        print_table(console, table, fold_names=True)
         say(table.caption, "dim")
     if comparison.claims:
         say()
@@ -223,13 +225,6 @@ def as_text(comparison: RunComparison, width: int = 100, *, color: bool = False)
         soft_wrap=True,
     )
     return lines(stream)
-
-
-def _width(table: Table) -> int:
-    """Columns of ``table`` where no cell is broken: two blanks stand between them."""
-    texts = [table.headers, *(tuple(cell.text for cell in row) for row in table.rows)]
-    widest = (max(map(len, column)) for column in zip(*texts, strict=True))
-    return sum(widest) + 2 * (len(table.headers) - 1)
 
 
 def as_markdown(comparison: RunComparison) -> str:

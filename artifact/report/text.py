@@ -13,6 +13,9 @@ from artifact.report.words import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
+#: Names are not broken into pieces shorter than this.
+_LEAST_FOR_A_NAME = 12
+
 _STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "warn": "yellow", "quiet": "dim"}
 
 
@@ -67,8 +70,11 @@ def lines(stream: io.StringIO) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
-def print_table(console: Console, table: Table) -> None:
-    """Draw ``table``, with its title and without its caption."""
+def print_table(console: Console, table: Table, *, fold_names: bool = False) -> None:
+    """Draw ``table``, with its title and without its caption.
+
+    Where it is too wide, figures are broken, or with ``fold_names`` the names.
+    """
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -80,20 +86,39 @@ def print_table(console: Console, table: Table) -> None:
         pad_edge=False,
         padding=(0, 2, 0, 0),
     )
-    # Names stay on one line as long as they leave room for the figures.
-    name = min(max(len(row[0].text) for row in table.rows), console.width // 2)
-    # Rich widens a column to its minimum after it has made the table fit, and cuts what is
-    # then too wide: so the others are told what is left for each.
-    others = max(len(table.headers) - 1, 1)
-    room = max((console.width - name) // others - 2, 1)
+    widths = _widths(table, console.width, fold_names=fold_names)
     for i, (head, side) in enumerate(zip(table.headers, table.align, strict=True)):
         drawn.add_column(
             Text(head),
             justify="right" if side == "r" else "left",
             overflow="fold",
-            min_width=name if i == 0 else None,
-            max_width=name if i == 0 else room,
+            min_width=widths[0] if i == 0 else None,
+            max_width=widths[i],
         )
     for row in table.rows:
         drawn.add_row(*(Text(cell.text, style=_STYLES.get(cell.tone, "")) for cell in row))
     console.print(drawn)
+
+
+def _widths(table: Table, width: int, *, fold_names: bool) -> list[int]:
+    """The widest that each column may be, so that nothing has to be cut.
+
+    Rich widens a column to its minimum after it has made the table fit, and cuts what is then
+    too wide. So every column is told what there is for it. Names stay on one line as long as
+    they leave room for the figures; with ``fold_names`` it is the other way about.
+    """
+    names = max(len(row[0].text) for row in table.rows)
+    others = len(table.headers) - 1
+    if fold_names:
+        natural = natural_widths(table)[1:]
+        left = width - sum(natural) - 2 * others
+        if left >= _LEAST_FOR_A_NAME:
+            return [min(names, left), *natural]
+    name = min(names, width // 2)
+    return [name, *[max((width - name) // max(others, 1) - 2, 1)] * others]
+
+
+def natural_widths(table: Table) -> list[int]:
+    """How wide each column is where no cell is broken."""
+    texts = [table.headers, *(tuple(cell.text for cell in row) for row in table.rows)]
+    return [max(map(len, column)) for column in zip(*texts, strict=True)]
