@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "report": "Write the tables, plots and page of a run again.",
     "compare": "Say which figures of a published run a run reproduces.",
     "doctor": "Say whether this machine can run it, and how to mend it.",
+    "profile": "Capture one launch with Nsight Compute and check it.",
     "env": "Check, create and lock the Python environments.",
 }
 

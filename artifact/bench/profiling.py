@@ -1,0 +1,329 @@
+"""Profile one launch of one backend at one shape, and check that it is the right one.
+
+The launch is that of a sample: the worker prepares the shape as for a run, and the profiler
+looks at a ``time`` request of one launch without warm-ups. ncu holds the clocks at their base
+and runs the kernel again and again for its counters, so no figure of it is a benchmark's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from artifact.bench import interpreters, witness
+from artifact.bench.childenv import child_environment, command_line, make_scratch
+from artifact.bench.exclusive import exclusive
+from artifact.bench.failures import reported
+from artifact.bench.interpreters import RUNNER
+from artifact.bench.messages import PROTOCOL, Failed, answer_adapter
+from artifact.bench.plan import Options, Plan, make_plan
+from artifact.bench.scrub import Scrubber
+from artifact.build import profile as nsight
+from artifact.build.profile import Launch
+from artifact.build.toolchain import Tool
+from artifact.errors import FallbackRefused, MeasurementInvalid, UsageError
+from artifact.model.backend import Backend
+from artifact.model.manifest import Manifest
+from artifact.model.results import Scalar
+from artifact.model.workload import Shape, Workload
+
+_DRIVER = Path(__file__).with_name("profiledriver.py")
+
+_REPLAYS = 4.0
+"""A profiled launch is run some forty times, each with its memory restored: that much longer
+than any answer of a run may the whole take."""
+
+_LISTED = 8
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A launch that was captured and is the right one."""
+
+    backend: str
+    shape: str
+    report: Path
+    launch: Launch
+    checked: tuple[str, ...]
+    """What the manifest's witness says and the launch meets, a phrase each."""
+    others: tuple[str, ...]
+    """Names of what else was launched in the window."""
+
+
+def choose_shape(workload: Workload, name: str | None, value: int | None) -> Shape:
+    """The shape that ``--shape NAME`` or ``--seq VALUE`` means.
+
+    Args:
+        workload: The workload.
+        name: The name of a shape.
+        value: The value of the one dimension in which its shapes differ.
+
+    Raises:
+        UsageError: where that is no shape, or several.
+    """
+    shapes = workload.shapes
+    listing = ", ".join(shape.name for shape in shapes)
+    if name is not None and value is not None:
+        raise UsageError(
+            "a shape is named once", expected="--shape or --seq", found=f"{name}, {value}"
+        )
+    if name is None and value is None:
+        if len(shapes) == 1:
+            return shapes[0]
+        raise UsageError(
+            "no shape was named", where=f"workload {workload.name}", expected=f"--shape: {listing}"
+        )
+    if name is not None:
+        found = [shape for shape in shapes if shape.name == name]
+    else:
+        varying = _varying(workload)
+        if len(varying) != 1:
+            raise UsageError(
+                "a value alone does not name a shape",
+                where=f"--seq {value}",
+                expected=f"--shape: {listing}",
+                found=f"shapes that differ in {', '.join(varying) or 'nothing'}",
+            )
+        found = [shape for shape in shapes if shape.dims[varying[0]] == value]
+    if len(found) == 1:
+        return found[0]
+    raise UsageError(
+        "the workload has no such shape",
+        where=f"workload {workload.name}",
+        expected=f"one of: {listing}",
+        found=name if name is not None else str(value),
+    )
+
+
+def _varying(workload: Workload) -> list[str]:
+    """Dimensions in which the workload's shapes differ."""
+    first = workload.shapes[0].dims
+    same = all(shape.dims.keys() == first.keys() for shape in workload.shapes)
+    if not same:
+        return []
+    return [d for d in first if len({shape.dims[d] for shape in workload.shapes}) > 1]
+
+
+def report_name(backend: str, shape: str) -> str:
+    """The file name of a report: ``v4-s8192.ncu-rep``."""
+    words = re.sub(r"[^a-z0-9]+", "-", shape.lower().replace("=", "")).strip("-")
+    return f"{backend}-{words or 'shape'}.ncu-rep"
+
+
+def profile(
+    options: Options,
+    root: Path,
+    manifest: Manifest,
+    ncu: Tool,
+    *,
+    shape: str | None = None,
+    value: int | None = None,
+    sections: str = "full",
+    force: bool = False,
+    nvml: Any = None,
+) -> Profile:
+    """Capture one launch into ``build/``, and check it against the manifest's witness.
+
+    Args:
+        options: As for a run, with exactly one backend.
+        root: The artifact's root.
+        manifest: Its manifest.
+        ncu: The profiler.
+        shape: The name of a shape.
+        value: The value of the one dimension in which the shapes differ.
+        sections: ncu's set of sections.
+        force: Whether a report of the same name is replaced.
+        nvml: Stands for the module ``pynvml`` in tests.
+
+    Raises:
+        ArtifactError: the tree is not as locked, the interpreter not its lock's, the device
+            taken, the worker or the profiler fails, or another kernel was launched.
+    """
+    plan = make_plan(options, root, manifest, nvml)
+    (backend,) = plan.backends
+    if backend.device != "gpu":
+        raise UsageError(
+            "the profiler looks at kernels of a GPU",
+            where=f"backend {backend.name}",
+            found="it runs on the processor",
+        )
+    chosen_shape = choose_shape(plan.workload, shape, value)
+    target = root / "build" / report_name(backend.name, chosen_shape.name)
+    if target.exists() and not force:
+        raise UsageError(
+            "there is a report of this name already",
+            where=str(target),
+            next="move it away, or replace it: --force",
+        )
+    python = interpreters.choose(plan)[backend.environment or RUNNER]
+    _verify(root)
+    interpreters.inspect(plan, python, Scrubber())
+    with (
+        exclusive(plan.lock_name, {"profile": backend.name}),
+        tempfile.TemporaryDirectory(prefix="artifact-profile-") as folder,
+    ):
+        report = _capture(plan, backend, chosen_shape, python.path, ncu, sections, Path(folder))
+        launches = nsight.read_report(ncu, report)
+        launch, checked = judge(backend, chosen_shape.name, launches)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(report, target)
+    others = tuple(other.names[-1] for other in launches if other is not launch)
+    return Profile(backend.name, chosen_shape.name, target, launch, checked, others)
+
+
+def _verify(root: Path) -> None:
+    """Nothing of the artifact is executed before this has passed."""
+    from artifact.integrity.tree import Tree
+    from artifact.integrity.verify import verify
+
+    verify(Tree(root)).require()
+
+
+def _capture(
+    plan: Plan,
+    backend: Backend,
+    shape: Shape,
+    python: Path,
+    ncu: Tool,
+    sections: str,
+    folder: Path,
+) -> Path:
+    """The report of one launch, below ``folder``."""
+    scratch = folder / "scratch"
+    make_scratch(scratch)
+    environment = child_environment(
+        backend,
+        caller=os.environ,
+        scratch=scratch,
+        chosen=plan.worker_env.get(backend.name, {}),
+        device_uuid=None if plan.gpu is None else plan.gpu.uuid,
+    )
+    answers, log, report = folder / "answers", folder / "ncu.log", folder / "launch.ncu-rep"
+    requests = json.dumps(
+        [
+            {"op": "hello", "protocol": PROTOCOL},
+            {
+                "op": "prepare",
+                "shape": dict(shape.dims),
+                "seed": plan.workload.seed,
+                "parameters": plan.parameters,
+            },
+            {"op": "time", "warmup": 0, "repeat": 1},
+        ]
+    )
+    interpreter, isolated, *worker = command_line(backend, python, plan.root)
+    driver = [str(_DRIVER), requests, str(answers)]
+    command = nsight.command_line(
+        ncu,
+        [interpreter, isolated, *driver, *worker],
+        output=report,
+        log=log,
+        sections=sections,
+        window=True,
+    )
+    try:
+        nsight.capture(
+            command,
+            environment=environment.values,
+            cwd=plan.root,
+            log=log,
+            printed=folder / "worker.log",
+            output=report,
+            timeout=_REPLAYS * plan.protocol.worker_timeout_s,
+        )
+    except MeasurementInvalid:
+        # What the worker says of itself comes before what the profiler says of it.
+        _require_answers(answers)
+        raise
+    _require_answers(answers)
+    return report
+
+
+def _require_answers(path: Path) -> None:
+    """Every answer is one.
+
+    Raises:
+        ArtifactError: what the worker reports, by its class.
+        MeasurementInvalid: where it answers anything else.
+    """
+    lines = path.read_bytes().splitlines() if path.is_file() else []
+    for line in lines:
+        try:
+            answer = answer_adapter().validate_json(line)
+        except ValidationError as error:
+            raise MeasurementInvalid(
+                "the worker does not speak the worker protocol",
+                expected="an answer as docs/worker-protocol.md says",
+                found=line[:200].decode("utf-8", "backslashreplace"),
+            ) from error
+        if isinstance(answer, Failed):
+            raise reported(answer)
+
+
+def judge(
+    backend: Backend, shape: str, launches: tuple[Launch, ...]
+) -> tuple[Launch, tuple[str, ...]]:
+    """The launch of the backend's kernel, and what of its witness was checked.
+
+    Where the witness names no symbol it is the longest launch of the window.
+
+    Raises:
+        MeasurementInvalid: where nothing was captured.
+        FallbackRefused: where another kernel was launched, or this one otherwise.
+    """
+    if not launches:
+        raise MeasurementInvalid(
+            "the profiler saw no launch",
+            where=f"backend {backend.name}, shape {shape}",
+            expected="the kernel of one launch",
+            cause="the kernel is launched by another process, or as a part of a CUDA graph",
+        )
+    symbol = backend.witness.symbol
+    fitting = [
+        launch
+        for launch in launches
+        if symbol is None or any(re.fullmatch(symbol, name) for name in launch.names)
+    ]
+    if not fitting:
+        raise FallbackRefused(
+            f"what was launched for {backend.name} is not what the manifest names",
+            where=f"backend {backend.name}, shape {shape}, witness.symbol",
+            expected=f"a kernel whose symbol matches {symbol!r}",
+            found=f"{len(launches)} other kernels" if len(launches) > 1 else "another kernel",
+            details=tuple(launch.names[-1] for launch in launches[:_LISTED]),
+        )
+    launch = max(fitting, key=lambda one: one.duration)
+    facts = captured_facts(launch)
+    if symbol is not None:
+        facts["symbol"] = next(name for name in launch.names if re.fullmatch(symbol, name))
+    stated = witness.expectations(backend.witness)
+    seen = {name: ("registers" if name == "registers_max" else name) in facts for name in stated}
+    unseen: Mapping[str, None] = {name: None for name, there in seen.items() if not there}
+    expected = backend.witness.model_copy(update=dict(unseen))
+    witness.require(backend.name, shape, expected, facts)
+    return launch, tuple(f"{n}: {v}" for n, v in witness.expectations(expected).items())
+
+
+def captured_facts(launch: Launch) -> dict[str, Scalar]:
+    """A launch as the facts that a worker's witness has the same names for."""
+    facts: dict[str, Scalar] = {
+        "grid": "x".join(map(str, launch.grid)),
+        "block": "x".join(map(str, launch.block)),
+        "threads": launch.threads,
+    }
+    for fact, metric in (
+        ("registers", "launch__registers_per_thread"),
+        ("dynamic_shared_bytes", "launch__shared_mem_per_block_dynamic"),
+    ):
+        if metric in launch.metrics:
+            facts[fact] = int(launch.metrics[metric])
+    return facts

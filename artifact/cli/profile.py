@@ -1,0 +1,147 @@
+"""``artifact profile``: one launch of one backend under Nsight Compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from artifact.cli.options import Json, NoColor, Quiet, Root, Verbose
+from artifact.cli.output import Output
+from artifact.model.portable import shown
+from artifact.model.root import find_root
+
+if TYPE_CHECKING:
+    from artifact.bench.profiling import Profile
+
+
+def command(
+    backend: Annotated[str, typer.Argument(metavar="BACKEND", help="Whose kernel to look at.")],
+    shape: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A shape of the workload, by its name.")
+    ] = None,
+    seq: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="A shape by the one dimension in which shapes differ."),
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The workload (default: the manifest's).")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(metavar="N", help="The GPU: an index, or a UUID.")
+    ] = None,
+    python: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The interpreter of environments that ask for --python."),
+    ] = None,
+    ws_python: Annotated[
+        Path | None,
+        typer.Option(
+            "--ws-python",
+            metavar="PATH",
+            help="The interpreter of environments that ask for --ws-python.",
+        ),
+    ] = None,
+    ncu: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Nsight Compute's ncu (default: found).")
+    ] = None,
+    sections: Annotated[
+        str, typer.Option("--set", metavar="NAME", help="ncu's set of sections.")
+    ] = "full",
+    force: Annotated[bool, typer.Option("--force", help="Replace a report of this name.")] = False,
+    worker_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--worker-env",
+            metavar="BACKEND:NAME=VALUE",
+            help="Set a variable for the worker. May be repeated.",
+        ),
+    ] = None,
+    unlocked_env: Annotated[
+        bool,
+        typer.Option("--unlocked-env", help="Accept an interpreter that differs from its lock."),
+    ] = False,
+    root: Root = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_color: NoColor = False,
+) -> None:
+    """Capture one timed launch with ncu into build/, and check which kernel it was.
+
+    The worker prepares the shape as for a run, then ncu looks at one launch. Its name and
+    launch shape must be what the manifest's witness says. ncu holds clocks at their base and
+    replays the kernel: its duration is no benchmark figure.
+
+    Examples:  artifact profile BACKEND --shape NAME    artifact profile BACKEND --seq N
+
+    Exit codes: 1 the tree is not as locked, 3 no ncu, GPU or interpreter, 5 nothing was
+    captured, 6 another kernel ran.
+    """
+    from artifact.bench.plan import Options
+    from artifact.bench.profiling import profile
+    from artifact.build.profile import find_ncu
+    from artifact.integrity.documents import load_manifest
+
+    out = Output(json=json, quiet=quiet, verbose=verbose, color=not no_color)
+    place = find_root(Path.cwd(), root)
+    named = {"--python": python, "--ws-python": ws_python}
+    options = Options(
+        workload=workload,
+        gpu=gpu,
+        backends=(backend,),
+        interpreters={option: path for option, path in named.items() if path is not None},
+        worker_env=tuple(worker_env or ()),
+        unlocked_env=unlocked_env,
+    )
+    tool = find_ncu(ncu)
+    out.note(f"profiling {backend} with {tool.path}; this takes minutes")
+    done = profile(
+        options,
+        place,
+        load_manifest(place),
+        tool,
+        shape=shape,
+        value=seq,
+        sections=sections,
+        force=force,
+    )
+    _print(out, done)
+    out.document(lambda: _document(done))
+
+
+def _print(out: Output, done: Profile) -> None:
+    from artifact.build.profile import METRICS
+
+    launch = done.launch
+    out.say(f"kernel:     {shown(launch.names[-1])}")
+    out.say(f"grid:       {'x'.join(map(str, launch.grid))}")
+    out.say(f"block:      {'x'.join(map(str, launch.block))} ({launch.threads} threads)")
+    for name, words in METRICS.items():
+        if name in launch.metrics:
+            out.say(f"            {launch.metrics[name]:>14,.6g}  {words}")
+    for line in done.checked:
+        out.say(f"checked:    {out.good(shown(line))}")
+    if not done.checked:
+        out.say("checked:    nothing: the manifest's witness says nothing that ncu sees")
+    for name in done.others:
+        out.detail(f"also ran:   {shown(name)}")
+    out.always(f"report:     {done.report}")
+    out.say(f"next:       ncu --import {done.report} --page details")
+    out.note("note: ncu holds the clocks at their base; its duration is no benchmark figure")
+
+
+def _document(done: Profile) -> dict[str, Any]:
+    launch = done.launch
+    return {
+        "backend": done.backend,
+        "shape": done.shape,
+        "report": str(done.report),
+        "kernel": list(launch.names),
+        "grid": list(launch.grid),
+        "block": list(launch.block),
+        "metrics": dict(launch.metrics),
+        "checked": list(done.checked),
+        "others": list(done.others),
+    }

@@ -1,0 +1,216 @@
+"""One launch of a backend under a stand-in for ncu, CUDA and NVML."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifact.bench.plan import Options
+from artifact.bench.profiling import choose_shape, judge, profile, report_name
+from artifact.build.profile import Launch
+from artifact.build.toolchain import Tool
+from artifact.errors import (
+    ArtifactError,
+    FallbackRefused,
+    MeasurementInvalid,
+    UsageError,
+    VerificationError,
+)
+from artifact.integrity.documents import load_manifest
+from artifact.model.backend import Backend, Witness
+from artifact.model.workload import Shape, Workload
+
+STAND_INS = Path(__file__).parents[1] / "assets/profile/stand_ins.py"
+spec = importlib.util.spec_from_file_location("profile_assets_bench", STAND_INS)
+assert spec is not None and spec.loader is not None
+stand_ins = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(stand_ins)
+
+HELPER, KERNEL = stand_ins.HELPER, stand_ins.KERNEL
+
+
+@pytest.fixture
+def ncu(tmp_path: Path) -> Tool:
+    return Tool("ncu", stand_ins.make_ncu(tmp_path / "ncu"), "PATH")
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file into which the libcuda of the worker writes its calls."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc")
+    stand_ins.make_cuda(tmp_path / "cuda", tmp_path / "calls")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "cuda"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return tmp_path / "calls"
+
+
+@pytest.fixture
+def tree(fake_artifact: Path) -> Path:
+    stand_ins.with_backend(fake_artifact, "delta.*")
+    return fake_artifact
+
+
+def look(root: Path, ncu: Tool, *worker_env: str, **more: Any) -> Any:
+    options = Options(workload="big", backends=("delta",), worker_env=worker_env)
+    return profile(options, root, load_manifest(root), ncu, nvml=stand_ins.module("pynvml"), **more)
+
+
+def test_the_timed_launch_is_captured_and_checked(tree: Path, ncu: Tool, calls: Path) -> None:
+    done = look(tree, ncu)
+    assert done.report == tree / "build/delta-n8.ncu-rep"
+    assert json.loads(done.report.read_text()) == [HELPER, KERNEL]
+    assert done.launch.names == ("_Z5deltav", "delta()")
+    assert done.checked == ("symbol: delta.*", "threads: 384")
+    assert done.others == ("fill",)
+    # The switch is thrown around the timed launch, and not before.
+    assert calls.read_text().split()[-3:] == [
+        "cuProfilerStart",
+        "cuCtxSynchronize",
+        "cuProfilerStop",
+    ]
+    assert calls.read_text().count("cuProfilerStart") == 1
+    options, _, program = json.loads((ncu.path.parent / "CALLS").read_text().splitlines()[0])
+    assert options["--profile-from-start"] == "off" and options["--set"] == "full"
+    assert program[-2:] == ["--backend", "delta"]
+    requests = json.loads(program[3])
+    assert [request["op"] for request in requests] == ["hello", "prepare", "time"]
+    assert requests[1]["parameters"] == {"ctas": 8}
+    assert (requests[2]["warmup"], requests[2]["repeat"]) == (0, 1)
+
+
+def test_a_report_is_replaced_only_when_asked(tree: Path, ncu: Tool, calls: Path) -> None:
+    look(tree, ncu)
+    with pytest.raises(UsageError, match="report of this name"):
+        look(tree, ncu)
+    look(tree, ncu, force=True)
+
+
+def test_another_kernel_is_refused_and_leaves_no_report(
+    fake_artifact: Path, ncu: Tool, calls: Path
+) -> None:
+    stand_ins.with_backend(fake_artifact, "epsilon")
+    with pytest.raises(FallbackRefused) as caught:
+        look(fake_artifact, ncu)
+    assert caught.value.details == ("fill", "delta()")
+    assert not (fake_artifact / "build").exists()
+
+
+def test_a_changed_tree_is_not_executed(tree: Path, ncu: Tool, calls: Path) -> None:
+    (tree / "workers/fake.py").write_text("raise SystemExit(1)")
+    with pytest.raises(VerificationError):
+        look(tree, ncu)
+    assert not (ncu.path.parent / "CALLS").exists()
+
+
+@pytest.mark.parametrize(
+    "fault", ["out_of_memory@prepare", "missing_module@hello", "fallback@time"]
+)
+def test_what_the_worker_reports_comes_first(
+    tree: Path, ncu: Tool, calls: Path, fault: str
+) -> None:
+    (ncu.path.parent / "LAUNCHES").write_text("none")
+    with pytest.raises(ArtifactError) as caught:
+        look(tree, ncu, f"delta:FAULT={fault}")
+    assert type(caught.value).__module__ == "artifact.bench.failures"
+
+
+def test_a_worker_that_dies(tree: Path, ncu: Tool, calls: Path) -> None:
+    with pytest.raises(MeasurementInvalid, match="did not capture"):
+        look(tree, ncu, "delta:FAULT=crash@prepare")
+
+
+def test_a_worker_that_prints_garbage(tree: Path, ncu: Tool, calls: Path) -> None:
+    with pytest.raises(MeasurementInvalid, match="does not speak the worker protocol"):
+        look(tree, ncu, "delta:FAULT=garbage@prepare")
+
+
+def test_without_the_drivers_library(
+    tree: Path, ncu: Tool, calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (calls.parent / "cuda/libcuda.so.1").unlink()
+    with pytest.raises(MeasurementInvalid) as caught:
+        look(tree, ncu)
+    assert "libcuda.so.1" in caught.value.details[-1] or caught.value.found == "status 70"
+
+
+def test_the_processor_has_no_kernels(fake_artifact: Path, ncu: Tool) -> None:
+    options = Options(workload="tiny", backends=("alpha",))
+    with pytest.raises(UsageError, match="kernels of a GPU"):
+        profile(options, fake_artifact, load_manifest(fake_artifact), ncu)
+
+
+def workload(*dims: dict[str, int]) -> Workload:
+    shapes = tuple(Shape(name=f"shape {n}", dims=d) for n, d in enumerate(dims))
+    return Workload(
+        name="w", title="W", device="gpu", comparable=True, seed=1, shapes=shapes,
+        protocols={"paper": "p"},
+    )  # fmt: skip
+
+
+def test_a_shape_by_name_or_by_the_dimension_that_varies() -> None:
+    several = workload({"B": 4, "S": 128}, {"B": 4, "S": 256})
+    assert choose_shape(several, "shape 1", None).dims["S"] == 256
+    assert choose_shape(several, None, 128).name == "shape 0"
+    assert choose_shape(workload({"S": 5}), None, None).name == "shape 0"
+
+
+@pytest.mark.parametrize(
+    ("dims", "name", "value", "what"),
+    [
+        (({"S": 1}, {"S": 2}), None, None, "no shape was named"),
+        (({"S": 1}, {"S": 2}), "shape 0", 1, "named once"),
+        (({"S": 1}, {"S": 2}), "shape 9", None, "no such shape"),
+        (({"S": 1}, {"S": 2}), None, 3, "no such shape"),
+        (({"B": 1, "S": 1}, {"B": 2, "S": 2}), None, 1, "alone does not name"),
+        (({"S": 1},), None, 1, "alone does not name"),
+        (({"S": 1}, {"T": 2}), None, 1, "alone does not name"),
+    ],
+)
+def test_no_shape_is_guessed(dims: Any, name: Any, value: Any, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        choose_shape(workload(*dims), name, value)
+
+
+def test_names_of_reports() -> None:
+    assert report_name("v4", "S=8192") == "v4-s8192.ncu-rep"
+    assert report_name("v4", "B=4, S=8/3") == "v4-b4-s8-3.ncu-rep"
+    assert report_name("v4", "../..") == "v4-shape.ncu-rep"
+
+
+def backend(**expected: Any) -> Backend:
+    return Backend(
+        name="b", title="B", kind="python", device="gpu", worker="w.py", workloads=("w",),
+        witness=Witness(**expected),
+    )  # fmt: skip
+
+
+def launch(name: str, duration: float = 1.0, **metrics: float) -> Launch:
+    return Launch((name,), (8, 1, 1), (128, 3, 1), {"gpu__time_duration.sum": duration, **metrics})
+
+
+def test_the_longest_launch_stands_where_no_symbol_is_named() -> None:
+    found, checked = judge(backend(), "s", (launch("a"), launch("b", 3.0), launch("c", 2.0)))
+    assert (found.names, checked) == (("b",), ())
+
+
+def test_a_launch_of_another_shape_is_refused() -> None:
+    with pytest.raises(FallbackRefused) as caught:
+        judge(backend(symbol="a", threads=256), "s", (launch("a"),))
+    assert caught.value.found == "threads: expected 256, found 384"
+    used = launch("a", launch__registers_per_thread=168.0)
+    assert judge(backend(registers_max=168), "s", (used,))[1] == ("registers_max: 168",)
+    with pytest.raises(FallbackRefused):
+        judge(backend(registers_max=167), "s", (used,))
+    # What ncu did not see is not said to be checked.
+    assert judge(backend(registers_max=167, spills=0), "s", (launch("a"),))[1] == ()
+
+
+def test_an_empty_window() -> None:
+    with pytest.raises(MeasurementInvalid, match="saw no launch"):
+        judge(backend(), "s", ())
