@@ -7,6 +7,7 @@ tools compress at the same level, write a file in the same directory and take tu
 ratio of a round is of two runs that stood next to each other, so that a busy machine slows
 both. A ratio of 1 is as fast as tar and gzip; more is faster. `artifact pack` is timed as a
 whole command: it verifies the tree first, syncs, and reads the archive back afterwards.
+Processor time is given too: what a busy machine would have to lend to either.
 Every archive of one format must be the same bytes.
 
 With --large-gib a second tree with one file of that size is packed once in each format, for
@@ -20,6 +21,7 @@ import hashlib
 import json
 import os
 import platform
+import resource
 import shutil
 import statistics
 import subprocess
@@ -118,6 +120,8 @@ def digest(path: Path) -> str:
 
 def compare(tree: Path, scratch: Path, level: int, rounds: int) -> dict[str, object]:
     ours: list[float] = []
+    ours_cpu: list[float] = []
+    theirs_cpu: list[float] = []
     theirs: list[float] = []
     zips: list[float] = []
     digests: set[str] = set()
@@ -128,18 +132,26 @@ def compare(tree: Path, scratch: Path, level: int, rounds: int) -> dict[str, obj
             lambda: ours.append(pack(tree, "tar.gz", archive)[0]),
             lambda: theirs.append(tar_gzip(tree, level, other)),
         ]
-        for run in runs if number % 2 else reversed(runs):
-            run()
+        cpu = [ours_cpu, theirs_cpu]
+        order = (0, 1) if number % 2 else (1, 0)
+        for i in order:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            runs[i]()
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu[i].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         zips.append(pack(tree, "zip", zipped)[0])
         digests.add(digest(archive))
         zip_digests.add(digest(zipped))
         if not number:  # the first round fills the page cache
-            del ours[:], theirs[:], zips[:]
+            del ours[:], theirs[:], zips[:], ours_cpu[:], theirs_cpu[:]
     ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
     return {
         "artifact_pack_tar_gz_s": ours,
         "tar_gzip_s": theirs,
         "artifact_pack_zip_s": zips,
+        "artifact_pack_tar_gz_cpu_s": ours_cpu,
+        "tar_gzip_cpu_s": theirs_cpu,
+        "ratio_of_best": min(theirs) / min(ours),
         "ratio_median": statistics.median(ratios),
         "ratio_range": [min(ratios), max(ratios)],
         "archive_bytes": archive.stat().st_size,
