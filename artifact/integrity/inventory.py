@@ -44,19 +44,21 @@ class Inventory:
         """Findings about names; those about contents are not here."""
         renamed = dict(self._renamed(digests))
         taken = {entry.path for entry in renamed.values()}
+        misplaced = {entry.path for entry in self.misplaced}
         for path, pin in self.missing.items():
             if path in renamed:
                 yield _renamed_finding(pin, renamed[path], digests)
-            elif not any(entry.path == path for entry in self.misplaced):
+            elif path not in misplaced:
                 yield self._missing_finding(path)
-        if self.lock is None and not any(entry.path == LOCK for entry in self.misplaced):
+        if self.lock is None and LOCK not in misplaced:
             yield Finding("missing", LOCK, "the lock is not there", reason="artifact lock")
         for entry in self.misplaced:
             yield _kind_finding(entry, pinned=True)
-        spellings = {fold(path): path for path in (*self.documents.pins, LOCK)}
-        for entry in self.unknown:
-            if entry.path not in taken:
-                yield _unknown_finding(entry, spellings.get(fold(entry.path)))
+        rest = [entry for entry in self.unknown if entry.path not in taken]
+        pinned = (*self.documents.pins, LOCK) if rest else ()
+        spellings = {fold(path): path for path in pinned}
+        for entry in rest:
+            yield _unknown_finding(entry, spellings.get(fold(entry.path)))
 
     def _renamed(self, digests: Mapping[str, Digests]) -> Iterator[tuple[str, Entry]]:
         """Missing paths with the unknown file that stands for each."""

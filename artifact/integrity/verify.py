@@ -15,6 +15,7 @@ from artifact.integrity.explain import explain, first_bytes
 from artifact.integrity.inventory import Inventory, take_inventory
 from artifact.integrity.pin import Digests, Finding, Pin
 from artifact.integrity.source import Source
+from artifact.model.portable import shown
 from artifact.model.root import LOCK, MANIFEST
 
 
@@ -65,7 +66,7 @@ class Report:
             first = self.findings[0]
             raise VerificationError(
                 "the contents are not what the lock pins",
-                where=f"{self.label}: {first.path}",
+                where=f"{self.label}: {shown(first.path)}",
                 expected=first.expected,
                 found=first.found or first.message,
                 cause=first.reason,
@@ -76,7 +77,7 @@ class Report:
 
 def describe(finding: Finding) -> str:
     """A finding in one line."""
-    text = f"{finding.kind}: {finding.path}: {finding.message}"
+    text = f"{finding.kind}: {shown(finding.path)}: {finding.message}"
     return f"{text} ({finding.reason})" if finding.reason else text
 
 
