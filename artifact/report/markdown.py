@@ -25,7 +25,8 @@ _MENTION = re.compile(r"@(?=[A-Za-z0-9_])")
 
 def escape(text: str) -> str:
     """``text`` so that Markdown shows it as it is, in a paragraph or in a table's cell."""
-    text = visible(text).replace("&", "&amp;")
+    # Blanks at the start show nowhere, but four of them are a block of code.
+    text = visible(text).lstrip(" ").replace("&", "&amp;")
     text = _START.sub(lambda m: m.group() + "\\", _SPECIAL.sub(r"\\\g<0>", text))
     return _MENTION.sub("&#64;", _LINKS.sub("<!-- -->", text))
 

@@ -1,7 +1,7 @@
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -94,6 +94,8 @@ def test_any_text_in_a_cell_shows_as_itself(text):
     assert shown.blocks[2].strip() == words.visible(text).strip()
 
 
+@example(" -")
+@example("    four blanks")
 @given(st.text(alphabet="ab1 *_`[](){}<>|#~-+=.!&;:/\\@$^", min_size=1))
 def test_any_text_in_a_paragraph_shows_as_itself(text):
     markdown = escape(text)
