@@ -159,6 +159,7 @@ def describe(
         owned.update(modules)
     wanted = canonical(name) in names
     hashed = [row for row in rows or () if row[1]] if wanted and digests else []
+    # Begun here and read by the caller: the files of all distributions are hashed side by side.
     problems = pool.map(lambda row: [row[0], file_problem(location, row[0], row[1])], hashed)
     described = {
         "name": name,
@@ -167,7 +168,7 @@ def describe(
         "modules": modules,
         "record": rows is not None,
         "checked": len(hashed),
-        "problems": [problem for problem in problems if problem[1] is not None],
+        "problems": problems,
         "direct_url": direct_url(distribution),
         "shadows": shadows(modules, owned, location) if wanted else [],
     }
@@ -216,13 +217,15 @@ def report(options: dict[str, Any]) -> dict[str, Any]:
     names = frozenset(options["names"])
     directories: dict[str, set[str]] = {p: set() for p in site.getsitepackages() if p in sys.path}
     described = []
-    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:
         for distribution in metadata.distributions():
             item, location, owned = describe(distribution, names, options["digests"], pool)
             described.append(item)
             location = location.rstrip(os.sep)
             if location in directories:
                 directories[location].update(owned)
+        for item in described:
+            item["problems"] = [problem for problem in item.get("problems", ()) if problem[1]]
     return {
         "executable": sys.executable,
         "environment": marker_environment(),
