@@ -65,6 +65,7 @@ def command(
         raise UsageError("a PATH and --root were given; one names the tree", next="leave one out")
     target = root if path is None else path
     if target is not None and _is_run(target):
+        _refuse_with_run(target, fast, expect_content_id, checksums)
         _results(out, target)
         return
     started = time.perf_counter()
@@ -85,6 +86,31 @@ def command(
 
 def _is_run(folder: Path) -> bool:
     return (folder / "results.json").is_file() and not (folder / MANIFEST).is_file()
+
+
+def _refuse_with_run(
+    folder: Path, fast: bool, expected: str | None, checksums: Path | None
+) -> None:
+    """Options that say nothing about a run folder are refused: ignored, they would mislead."""
+    given = []
+    if expected is not None:
+        given.append(f"--expect-content-id {expected}")
+    if checksums is not None:
+        given.append(f"--checksums {checksums}")
+    if fast:
+        given.append("--fast")
+    if not given:
+        return
+    import shlex
+
+    raise UsageError(
+        "--expect-content-id, --checksums and --fast are for a tree or an archive; a results "
+        "folder is checked against its own results.json",
+        where=", ".join(given),
+        expected="a tree, a .tar.gz or a .zip, or none of these options",
+        found=f"the results folder {folder}",
+        next=f"artifact verify {shlex.quote(str(folder))}",
+    )
 
 
 def _verify(

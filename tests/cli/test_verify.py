@@ -280,3 +280,21 @@ def test_it_starts_without_the_heavy_libraries(run: Run, tree: Path) -> None:
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.split("\n")}
     assert "typer" in loaded
     assert not loaded & {"pydantic", "jsonschema", "rich", "numpy", "matplotlib", "jinja2"}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [["--expect-content-id", "blake3:" + "0" * 64], ["--checksums", "a.sha256"], ["--fast"]],
+    ids=lambda option: option[0],
+)
+def test_options_that_say_nothing_about_a_results_folder_are_refused(
+    run: Run, tree: Path, option: list[str]
+) -> None:
+    folder = tree / "results" / "a run"
+    folder.mkdir(parents=True)
+    (folder / "results.json").write_text("{}")
+    done = run("verify", folder, *option, cwd=tree)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "for a tree or an archive" in done.stderr
+    assert " ".join(option) in done.stderr and str(folder) in done.stderr
+    assert f"next:     artifact verify '{folder}'" in done.stderr
