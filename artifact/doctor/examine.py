@@ -57,6 +57,7 @@ class Diagnosis:
     def runnable(self) -> tuple[Workload, ...]:
         """The workloads of the manifest that can run here."""
         manifest = self.subject.manifest
+        # The check "workload" is about the one that was asked about.
         return tuple(
             workload
             for workload in manifest.workloads

@@ -67,6 +67,14 @@ def test_a_workload_for_the_gpu_with_one(fake_artifact: Path, make_nvml: Any) ->
     assert [workload.name for workload in diagnosis.runnable] == ["tiny", "big"]
 
 
+def test_a_workload_without_backends_keeps_no_other_from_running(
+    fake_artifact: Path, make_nvml: Any
+) -> None:
+    diagnosis = diagnose(fake_artifact, make_nvml(), workload="big")
+    assert [c.name for c in diagnosis.failing(diagnosis.subject.workload)] == ["workload"]
+    assert [workload.name for workload in diagnosis.runnable] == ["tiny"]
+
+
 def test_several_gpus_and_none_chosen(fake_artifact: Path, make_nvml: Any) -> None:
     with_gpu_backend(fake_artifact)
     diagnosis = diagnose(fake_artifact, make_nvml(), workload="big", gpu="5")
