@@ -18,11 +18,15 @@ import typer
 from typer.core import TyperGroup
 
 from artifact import __version__
-from artifact.cli.output import current
+from artifact.cli.output import Output, current
 from artifact.errors import ArtifactError, EnvironmentUnmet, ExitCode, Interrupted
 
 # Pydantic looks through every installed distribution for plugins at import; we use none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+# From some version on Typer brings a Click of its own. In either, a BadParameter is a
+# UsageError is a ClickException.
+_ParserError: type[Exception] = typer.BadParameter.__mro__[2]
 
 #: name -> one line of help. ``artifact/cli/<name>.py`` has the function ``command``, or the
 #: Typer group ``app``.
@@ -110,17 +114,34 @@ def _ended(signum: int, frame: FrameType | None) -> None:
     )
 
 
+def _fail(error: ArtifactError, typed: list[str]) -> NoReturn:
+    output = current()
+    if output is None:
+        # Nothing has read the options yet.
+        options = typed[: typed.index("--")] if "--" in typed else typed
+        output = Output(json="--json" in options, color="--no-color" not in options)
+    output.failure(error)
+    sys.exit(int(error.exit_code))
+
+
 def main() -> NoReturn:
     """Run the command line and exit."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Under nohup a hang-up stays ignored.
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, _ended)
+    typed = sys.argv[1:]
     try:
-        app()
+        # What the parser refuses is raised, what a command exits with is returned.
+        code = app(prog_name="artifact", standalone_mode=False)
     except ArtifactError as error:
-        current().failure(error)
-        sys.exit(int(error.exit_code))
+        _fail(error, typed)
+    except _ParserError as error:
+        from artifact.cli.usage import refusal
+
+        _fail(refusal(error, typed, COMMANDS), typed)
+    except typer.Abort:
+        _fail(Interrupted("the command was interrupted", next="run it again"), typed)
     except OSError as error:
         if error.errno == errno.EPIPE:
             sys.exit(int(ExitCode.VERIFICATION))
@@ -130,6 +151,5 @@ def main() -> NoReturn:
             found=error.strerror or str(error),
             next="df -h; ls -ld the directory; then run the same command again",
         )
-        current().failure(unmet)
-        sys.exit(int(unmet.exit_code))
-    sys.exit(0)
+        _fail(unmet, typed)
+    sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))

@@ -102,9 +102,9 @@ class _State:
     current: Output | None = None
 
 
-def current() -> Output:
-    """The output of the running command, or a plain one before any has started."""
-    return _State.current or Output()
+def current() -> Output | None:
+    """The output of the running command, or None before any has started."""
+    return _State.current
 
 
 def _write(stream: Any, text: str) -> None:

@@ -139,7 +139,7 @@ def test_a_name_that_the_terminal_cannot_show(run: Run, tree: Path, encoding: st
         (("--expect-content-id", "abc"), 2, "this is no content id"),
         (("--checksums", "README.md"), 1, "checksum file"),
         (("--checksums", "nowhere"), 1, "missing"),
-        (("--no-such-option",), 2, "No such option"),
+        (("--no-such-option",), 2, "no such option"),
     ],
 )
 def test_bad_requests(run: Run, tree: Path, args: tuple[str, ...], code: int, words: str) -> None:

@@ -1,0 +1,117 @@
+"""The command line itself: what its parser refuses, and what it prints of itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from artifact import __version__
+from artifact.cli.app import COMMANDS
+
+
+def run(start_artifact: Any, cwd: Path, *args: str) -> tuple[int, str, str]:
+    process = start_artifact(*args, cwd=cwd)
+    out, err = process.communicate(timeout=60)
+    assert "Traceback" not in err, err
+    return process.returncode, out, err
+
+
+REFUSED = [
+    (["--nope"], "no such option: --nope", "artifact"),
+    (["verfy"], "no such command 'verfy'", "artifact"),
+    ([], "missing command", "artifact"),
+    (["env"], "missing command", "artifact env"),
+    (["env", "chek"], "no such command 'chek'", "artifact env"),
+    (["compare"], "missing argument 'RUN'", "artifact compare"),
+    (["env", "check"], "missing argument 'NAME'", "artifact env check"),
+    (["verify", "--fats"], "no such option: --fats", "artifact verify"),
+    (["verify", "a", "b"], "unexpected extra argument", "artifact verify"),
+    (["verify", "--checksums"], "'--checksums' requires an argument", "artifact verify"),
+    (["run", "--order", "x"], "'x' is not one of 'paper', 'interleaved'", "artifact run"),
+    (["run", "--repeat", "0"], "'--repeat'", "artifact run"),
+]
+
+
+@pytest.mark.parametrize(("args", "what", "where"), REFUSED, ids=lambda value: str(value))
+def test_what_the_parser_refuses_looks_like_every_other_error(
+    start_artifact: Any, tmp_path: Path, args: list[str], what: str, where: str
+) -> None:
+    code, out, err = run(start_artifact, tmp_path, *args)
+    assert (code, out) == (2, "")
+    head, *rest = err.splitlines()
+    assert head.startswith("error: ") and what in head
+    answers = dict(line.strip().split(":", 1) for line in rest)
+    answers = {name: words.strip() for name, words in answers.items()}
+    assert answers["where"] == where
+    assert answers["found"] == " ".join(["artifact", *args])
+    assert answers["next"] == f"{where} --help"
+
+
+@pytest.mark.parametrize("args", [["--nope"], ["verfy"], ["compare"], ["run", "--order", "x"]])
+def test_what_the_parser_refuses_is_a_document_under_json(
+    start_artifact: Any, tmp_path: Path, args: list[str]
+) -> None:
+    code, out, err = run(start_artifact, tmp_path, *args, "--json")
+    document = json.loads(out)
+    assert (code, err) == (2, "")
+    assert (document["error"], document["exit_code"]) == ("UsageError", 2)
+    assert document["next"].endswith("--help")
+
+
+def test_json_behind_two_dashes_is_a_name(start_artifact: Any, tmp_path: Path) -> None:
+    code, out, err = run(start_artifact, tmp_path, "verify", "--", "a", "--json")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+
+
+def test_the_names_of_commands_are_given_where_one_is_unknown(
+    start_artifact: Any, tmp_path: Path
+) -> None:
+    err = run(start_artifact, tmp_path, "verfy")[2]
+    assert f"expected: one of: {', '.join(COMMANDS)}" in err
+
+
+def test_what_a_terminal_would_act_on_is_escaped(start_artifact: Any, tmp_path: Path) -> None:
+    err = run(start_artifact, tmp_path, "verify", "--\x1b[31m")[2]
+    assert "\x1b" not in err and "\\x1b[31m" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--version"], f"artifact {__version__}\n"),
+        (["--help"], "Usage: artifact"),
+        (["-h"], "Usage: artifact"),
+        (["verify", "--help"], "Usage: artifact verify"),
+        (["env", "create", "-h"], "Usage: artifact env create"),
+    ],
+)
+def test_what_it_prints_of_itself(
+    start_artifact: Any, tmp_path: Path, args: list[str], words: str
+) -> None:
+    code, out, err = run(start_artifact, tmp_path, *args)
+    assert (code, err) == (0, "")
+    assert out.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [("typer.Abort()", 130), ("KeyboardInterrupt()", 130), ("typer.Exit(5)", 5)],
+)
+def test_how_a_command_ends_is_the_exit_code(tmp_path: Path, raised: str, code: int) -> None:
+    program = f"""
+import sys, types, typer
+from artifact.cli import app
+def command():
+    raise {raised}
+sys.modules["artifact.cli.verify"] = types.SimpleNamespace(command=command)
+sys.argv = ["artifact", "verify"]
+app.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False)
+    assert done.returncode == code
