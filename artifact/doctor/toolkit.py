@@ -93,8 +93,8 @@ def disassemblers(subject: Subject, nvcc: Tool | None) -> Check:
     if not missing:
         return Check("disassemblers", "ok", words, scope=BUILD)
     packages = " ".join(f"nvidia-cuda-{name}" for name in missing)
-    version = "" if nvcc is None else f" of the version {nvcc.version}"
-    mend = (f"install the whole CUDA Toolkit, or the packages {packages}{version}",)
+    # They have releases of their own, and read the code of every older compiler.
+    mend = (f"install the whole CUDA Toolkit, or, as new as nvcc or newer: pip install {packages}",)
     return Check("disassemblers", "absent", words, "both", mend, BUILD)
 
 
