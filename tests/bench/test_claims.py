@@ -207,3 +207,12 @@ def test_invalid_samples_are_no_figures():
     )
     found, _ = figures(run.model_copy(update={"samples": spoiled}), STATISTICS)
     assert set(found) == {("absolute", "a", "N=1")}
+
+
+def test_an_invalid_sample_widens_no_interval():
+    run = results({"a": [1.0, 2.0, 3.0, 9.0]})
+    *valid, last = run.samples
+    spoiled = (*valid, last.model_copy(update={"valid": False, "reasons": ("no",)}))
+    found, _ = figures(run.model_copy(update={"samples": spoiled}), STATISTICS)
+    median = found["absolute", "a", "N=1"]
+    assert (median.value, median.low, median.high) == (2.0, 1.0, 3.0)

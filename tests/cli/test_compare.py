@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -163,6 +164,32 @@ def test_the_artifact_is_found_around_the_run(slower, tmp_path):
     assert artifact("slower", "--root", tree, cwd=outside).returncode == 1
     done = artifact(RUN, cwd=outside)
     assert done.returncode == 2 and "there is no artifact here" in done.stderr
+
+
+def test_which_published_run_is_taken(slower, published, tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "manifests").mkdir(parents=True)
+    (tree / "results").mkdir()
+    text = (ROOT / "manifests/artifact.toml").read_text("utf-8")
+    names = f'published = ["ours-1", "{RUN}", "ours-2", "measured"]'
+    listed = re.sub(r"(?m)^published = .*$", names, text)
+    (tree / "manifests/artifact.toml").write_text(listed, "utf-8")
+    shutil.copytree(ROOT / "results" / RUN, tree / "results" / RUN)
+    for name, day in (("ours-1", "03"), ("ours-2", "02")):
+        started = f"2026-12-{day}T00:00:00Z"
+        saved(tree / "results" / name, published.model_copy(update={"started": started}))
+
+    # Newer, but measured by this tool: the claims are those that were imported.
+    newer = {"origin": "measured", "started": "2027-01-01T00:00:00Z",
+             "finished": "2027-01-01T01:00:00Z"}  # fmt: skip
+    saved(tree / "results" / "measured", published.model_copy(update=newer))
+
+    def taken(run: Path | str) -> str:
+        return json.loads(artifact(run, "--json", cwd=tree).stdout)["published"]["run"]
+
+    assert taken(slower) == "ours-1"
+    assert taken("ours-1") == "ours-2"
+    assert taken(RUN) == "ours-1"
 
 
 def test_without_a_published_run_one_has_to_be_named(fake_artifact, slower):
