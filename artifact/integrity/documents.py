@@ -26,6 +26,7 @@ from artifact import __version__
 from artifact.errors import VerificationError
 from artifact.integrity.pin import Finding, Link, Pin
 from artifact.integrity.rules import Rules
+from artifact.integrity.seal import is_sealed
 from artifact.model.load import parse_json, parse_toml, read_bytes
 from artifact.model.root import LOCK, MANIFEST
 
@@ -128,9 +129,19 @@ def read_documents(source: Source) -> Documents:
         manifest_blake3=blake3(manifest_bytes).hexdigest(),
         lock_blake3=blake3(lock_bytes).hexdigest(),
         lock_size=len(lock_bytes),
-        disagreements=tuple(_disagreements(manifest, lock)),
+        disagreements=(*_broken_seal(lock_bytes), *_disagreements(manifest, lock)),
         trusted=manifest_trusted and lock_trusted,
     )
+
+
+def _broken_seal(lock: bytes) -> Iterator[Finding]:
+    if not is_sealed(lock):
+        yield Finding(
+            "changed",
+            LOCK,
+            "it is not as `artifact lock` wrote it",
+            reason="a byte of it was changed afterwards: its seal does not fit",
+        )
 
 
 def _disagreements(manifest: Any, lock: Any) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from artifact.integrity.atomic import write_atomic
 from artifact.integrity.contentid import content_id
 from artifact.integrity.documents import load_lock, load_manifest, trust
 from artifact.integrity.pinning import make_lock, pin_bytes
+from artifact.integrity.seal import seal_of, sealed
 from artifact.model.load import dump_json
 from artifact.model.lock import ChainPin, DeflatePin, FilePin, Lock
 from artifact.model.root import LOCK, PROVENANCE, SCHEMAS
@@ -57,7 +58,7 @@ def write_lock(root: Path) -> LockOutcome:
     provenance = _provenance(manifest, draft)
     produced[PROVENANCE] = dump_json("provenance", provenance, PROVENANCE)
     lock = _with_pin(draft, PROVENANCE, produced[PROVENANCE])
-    data = dump_json("lock", lock, LOCK)
+    data = sealed(dump_json("lock", lock, LOCK))
     old, old_data = _old_lock(root)
     written = [
         path
@@ -70,6 +71,7 @@ def write_lock(root: Path) -> LockOutcome:
         lines = ["the lock is written in another form; it pins the same"]
     rows = [(pin.path, pin.executable, pin.size, pin.blake3) for pin in lock.files]
     rows.append((LOCK, False, len(data), blake3(data).hexdigest()))
+    lock = lock.model_copy(update={"seal": seal_of(data)})
     return LockOutcome(lock, content_id(rows), tuple(lines), tuple(written))
 
 

@@ -57,6 +57,8 @@ class Lock(Model):
     chain: tuple[ChainPin, ...]
     files: tuple[FilePin, ...]
     """Every pinned file but the lock itself, by the bytes of its path."""
+    seal: Hex64 = "0" * 64
+    """BLAKE3 of the bytes of the lock with zeros in this place."""
 
     @model_validator(mode="after")
     def _sorted_once(self) -> Lock:

@@ -18,8 +18,10 @@ from artifact.archive.pack import pack
 from artifact.archive.source import open_source
 from artifact.archive.statement import read_statement
 from artifact.errors import EnvironmentUnmet, UsageError, VerificationError
+from artifact.integrity.seal import sealed
 from artifact.integrity.tree import Tree
 from artifact.integrity.verify import verify
+from artifact.model.canonical import pretty_json
 
 FORMATS = ("tar.gz", "zip")
 
@@ -295,7 +297,7 @@ def edit_lock(tree: Path, **deflate: object) -> None:
     path = tree / "manifests/lock.json"
     lock = json.loads(path.read_bytes())
     lock["deflate"].update(deflate)
-    path.write_text(json.dumps(lock))
+    path.write_bytes(sealed(pretty_json(lock)))
 
 
 def test_another_compressor_is_refused_unless_said(tree: Path) -> None:

@@ -12,7 +12,9 @@ import pytest
 from artifact.errors import EnvironmentUnmet, VerificationError
 from artifact.integrity import documents
 from artifact.integrity.documents import load_lock, load_manifest, read_documents
+from artifact.integrity.seal import sealed
 from artifact.integrity.tree import Tree
+from artifact.model.canonical import pretty_json
 from artifact.model.root import LOCK, MANIFEST
 
 
@@ -29,7 +31,8 @@ def edit_lock(tree: Path, change: Any) -> None:
     path = tree / LOCK
     lock = json.loads(path.read_text())
     change(lock)
-    path.write_text(json.dumps(lock))
+    lock["seal"] = lock.pop("seal")  # its place is the last one
+    path.write_bytes(sealed(pretty_json(lock)))
 
 
 @pytest.fixture
