@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from artifact.bench.named import spelled
 from artifact.bench.plan import Plan
 from artifact.bench.scrub import Scrubber
 from artifact.errors import EnvironmentUnmet
@@ -52,26 +53,32 @@ def choose(plan: Plan) -> dict[str, Chosen]:
             continue
         environment = next(e for e in plan.manifest.environments if e.name == name)
         users = [backend.name for backend in plan.backends if backend.environment == name]
-        path = plan.options.interpreters.get(environment.option)
+        path = plan.interpreters.get(name)
         if path is None:
             raise EnvironmentUnmet(
                 f"no interpreter was named for the environment {name!r}",
                 where=f"backends {', '.join(users)}",
-                expected=f"{environment.option} PATH, a Python {environment.python} made from "
+                expected=f"{spelled(environment)}, a Python {environment.python} made from "
                 f"{environment.requirements} ({environment.title})",
-                found=f"no {environment.option}",
+                found="none",
                 next=f"make one: artifact env create {name}\n"
-                f"then add {environment.option} PATH, or leave these backends out: --backends",
+                f"then add {spelled(environment)}, or leave these backends out: --backends",
             )
         chosen[name] = Chosen(name, Path.cwd() / path, _token(environment.option))
     return chosen
 
 
 def unused(plan: Plan) -> tuple[str, ...]:
-    """Options that name an interpreter which no backend of the plan runs in."""
+    """The named interpreters that no backend of the plan runs in, as a command line says them.
+
+    An option that several environments ask for is used if one of them is.
+    """
     needed = {backend.environment for backend in plan.backends}
-    used = {e.option for e in plan.manifest.environments if e.name in needed}
-    return tuple(option for option in plan.options.interpreters if option not in used)
+    taken = plan.manifest.environments
+    used = {environment.option for environment in taken if environment.name in needed}
+    said = [option for option in plan.options.interpreters if option not in used]
+    by_name = [text for text in plan.options.named if text.partition("=")[0] not in needed]
+    return (*said, *(f"--interpreter {text}" for text in by_name))
 
 
 def _token(option: str) -> str:
@@ -96,13 +103,13 @@ def inspect(plan: Plan, chosen: Chosen, scrub: Scrubber) -> Interpreter:
             locked=None,
         )
     environment = next(e for e in plan.manifest.environments if e.name == chosen.environment)
-    version, implementation, prefix = ask(chosen.path, environment.option)
+    version, implementation, prefix = ask(chosen.path, environment)
     add_places(scrub, chosen, prefix)
     differences = tuple(scrub.text(line) for line in _differences(plan, environment, chosen.path))
     if differences and not plan.options.unlocked_env:
         raise EnvironmentUnmet(
             f"the interpreter is not what the lock of {environment.name!r} says",
-            where=f"{environment.option} {chosen.path}",
+            where=spelled(environment, chosen.path),
             expected=f"exactly {environment.requirements}",
             found=f"{len(differences)} differences",
             next=f"artifact env create {environment.name}\n"
@@ -130,7 +137,7 @@ def add_places(scrub: Scrubber, chosen: Chosen, prefix: str) -> None:
     scrub.add(f"{chosen.token}_PREFIX", prefix)
 
 
-def ask(python: Path, option: str) -> tuple[str, str, str]:
+def ask(python: Path, environment: Environment) -> tuple[str, str, str]:
     """Version, implementation and prefix of an interpreter, asked of itself.
 
     Raises:
@@ -154,9 +161,9 @@ def ask(python: Path, option: str) -> tuple[str, str, str]:
             found = error.stderr.decode("utf-8", "replace").strip()[-500:] or found
         raise EnvironmentUnmet(
             "an interpreter cannot be used",
-            where=f"{option} {python}",
+            where=spelled(environment, python),
             expected="a Python interpreter that can be executed",
             found=found,
-            next=f"name another one with {option}",
+            next=f"name another one: {spelled(environment)}",
         ) from error
     return str(version), str(implementation), str(prefix)

@@ -10,6 +10,7 @@ from typing import Any
 from artifact.bench.caches import check_options
 from artifact.bench.childenv import parse_options
 from artifact.bench.device import Gpu, cpu_device, find_gpu, target_of
+from artifact.bench.named import resolve
 from artifact.errors import EnvironmentUnmet, UsageError
 from artifact.model.backend import Backend
 from artifact.model.manifest import Manifest
@@ -27,6 +28,8 @@ class Options:
     backends: tuple[str, ...] | None = None
     interpreters: Mapping[str, Path] = field(default_factory=dict)
     """By option: ``{"--python": Path(...)}``."""
+    named: tuple[str, ...] = ()
+    """By environment: ``("main=PATH", ...)``, as ``--interpreter`` takes them."""
     order: Order | None = None
     warmup: int | None = None
     repeat: int | None = None
@@ -60,6 +63,8 @@ class Plan:
     """Launch arguments of the target."""
     worker_env: dict[str, dict[str, str]]
     marks: tuple[Mark, ...]
+    interpreters: Mapping[str, Path]
+    """Those that the options name, by environment."""
 
     @property
     def anchor(self) -> str | None:
@@ -97,6 +102,7 @@ def make_plan(options: Options, root: Path, manifest: Manifest, nvml: Any = None
     workload = _workload(options, manifest)
     check_options(options.cache_from, options.cache_digest, options.keep_cache)
     _check_names(options, manifest, workload)
+    interpreters = resolve(options.interpreters, options.named, manifest.environments)
     gpu, device, parameters = _device(options, manifest, workload, nvml)
     backends = _backends(options, manifest, workload)
     protocol = _protocol(options, manifest, workload)
@@ -117,6 +123,7 @@ def make_plan(options: Options, root: Path, manifest: Manifest, nvml: Any = None
         parameters=parameters,
         worker_env=parse_options(options.worker_env, [backend.name for backend in backends]),
         marks=tuple(marks),
+        interpreters=interpreters,
     )
 
 
@@ -151,14 +158,6 @@ def _check_names(options: Options, manifest: Manifest, workload: Workload) -> No
         if others and allowed:
             what = f"a backend does not run the workload {workload.name!r}"
             raise _bad_backends(what, options, allowed, others)
-    taken = {environment.option for environment in manifest.environments}
-    for option in options.interpreters:
-        if option not in taken:
-            raise UsageError(
-                "no environment of this artifact takes its interpreter from this option",
-                where=option,
-                expected=f"one of: {', '.join(sorted(taken))}" if taken else "no such option",
-            )
 
 
 def _bad_backends(

@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from artifact.cli.options import Json, NoColor, Quiet, Root, Verbose
+from artifact.cli.options import (
+    Gpu,
+    Interpreter,
+    Json,
+    NoColor,
+    Python,
+    Quiet,
+    ResultsDir,
+    Root,
+    UnlockedEnv,
+    Verbose,
+    Workload,
+    WsPython,
+    by_option,
+)
 from artifact.cli.output import Output
 from artifact.errors import ExitCode
 from artifact.model.portable import shown
@@ -19,39 +33,19 @@ if TYPE_CHECKING:
 
 
 def command(
-    workload: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What is to be run (default: the manifest's)."),
-    ] = None,
-    gpu: Annotated[
-        str | None, typer.Option(metavar="N", help="The GPU: an index as run takes it, or a UUID.")
-    ] = None,
-    python: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="The interpreter of environments that ask for --python."),
-    ] = None,
-    ws_python: Annotated[
-        Path | None,
-        typer.Option(
-            "--ws-python",
-            metavar="PATH",
-            help="The interpreter of environments that ask for --ws-python.",
-        ),
-    ] = None,
+    workload: Workload = None,
+    gpu: Gpu = None,
+    python: Python = None,
+    ws_python: WsPython = None,
+    interpreter: Interpreter = None,
     nvcc: Annotated[
         Path | None, typer.Option(metavar="PATH", help="The CUDA compiler (default: found).")
     ] = None,
     cutlass: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The CUTLASS headers (default: found).")
     ] = None,
-    results_dir: Annotated[
-        Path | None,
-        typer.Option("--results-dir", metavar="DIR", help="Where runs are to be written."),
-    ] = None,
-    unlocked_env: Annotated[
-        bool,
-        typer.Option("--unlocked-env", help="What differs from its lock is a warning, as for run."),
-    ] = False,
+    results_dir: ResultsDir = None,
+    unlocked_env: UnlockedEnv = False,
     root: Root = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -75,11 +69,11 @@ def command(
 
     out = Output(json=json, quiet=quiet, verbose=verbose, color=not no_color)
     place = find_root(Path.cwd(), root)
-    named = {"--python": python, "--ws-python": ws_python}
     options = Options(
         workload=workload,
         gpu=gpu,
-        interpreters={option: path for option, path in named.items() if path is not None},
+        interpreters=by_option(python, ws_python),
+        named=tuple(interpreter or ()),
         nvcc=nvcc,
         cutlass=cutlass,
         results_dir=results_dir,

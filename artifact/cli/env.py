@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    no_args_is_help=True,
     help="Check, create and lock the Python environments that backends run in.",
 )
 

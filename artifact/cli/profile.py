@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from artifact.cli.options import Json, NoColor, Quiet, Root, Verbose
+from artifact.cli.options import (
+    Gpu,
+    Interpreter,
+    Json,
+    NoColor,
+    Python,
+    Quiet,
+    Root,
+    UnlockedEnv,
+    Verbose,
+    WorkerEnv,
+    Workload,
+    WsPython,
+    by_option,
+)
 from artifact.cli.output import Output
 from artifact.model.portable import shown
 from artifact.model.root import find_root
@@ -25,24 +39,11 @@ def command(
         int | None,
         typer.Option(metavar="N", help="A shape by the one dimension in which shapes differ."),
     ] = None,
-    workload: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The workload (default: the manifest's).")
-    ] = None,
-    gpu: Annotated[
-        str | None, typer.Option(metavar="N", help="The GPU: an index, or a UUID.")
-    ] = None,
-    python: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="The interpreter of environments that ask for --python."),
-    ] = None,
-    ws_python: Annotated[
-        Path | None,
-        typer.Option(
-            "--ws-python",
-            metavar="PATH",
-            help="The interpreter of environments that ask for --ws-python.",
-        ),
-    ] = None,
+    workload: Workload = None,
+    gpu: Gpu = None,
+    python: Python = None,
+    ws_python: WsPython = None,
+    interpreter: Interpreter = None,
     ncu: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Nsight Compute's ncu (default: found).")
     ] = None,
@@ -50,18 +51,8 @@ def command(
         str, typer.Option("--set", metavar="NAME", help="ncu's set of sections.")
     ] = "full",
     force: Annotated[bool, typer.Option("--force", help="Replace a report of this name.")] = False,
-    worker_env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--worker-env",
-            metavar="BACKEND:NAME=VALUE",
-            help="Set a variable for the worker. May be repeated.",
-        ),
-    ] = None,
-    unlocked_env: Annotated[
-        bool,
-        typer.Option("--unlocked-env", help="Accept an interpreter that differs from its lock."),
-    ] = False,
+    worker_env: WorkerEnv = None,
+    unlocked_env: UnlockedEnv = False,
     root: Root = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -86,12 +77,12 @@ def command(
 
     out = Output(json=json, quiet=quiet, verbose=verbose, color=not no_color)
     place = find_root(Path.cwd(), root)
-    named = {"--python": python, "--ws-python": ws_python}
     options = Options(
         workload=workload,
         gpu=gpu,
         backends=(backend,),
-        interpreters={option: path for option, path in named.items() if path is not None},
+        interpreters=by_option(python, ws_python),
+        named=tuple(interpreter or ()),
         worker_env=tuple(worker_env or ()),
         unlocked_env=unlocked_env,
     )

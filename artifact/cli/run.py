@@ -11,7 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from artifact.bench.progress import Lines, Progress, duration
-from artifact.cli.options import Json, NoColor, Quiet, Root, Verbose
+from artifact.cli.options import (
+    Gpu,
+    Interpreter,
+    Json,
+    NoColor,
+    Python,
+    Quiet,
+    ResultsDir,
+    Root,
+    UnlockedEnv,
+    Verbose,
+    WorkerEnv,
+    Workload,
+    WsPython,
+    by_option,
+)
 from artifact.cli.output import Output
 from artifact.model.root import find_root
 
@@ -28,33 +43,14 @@ class OrderName(str, Enum):
 
 
 def command(
-    workload: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What to measure (default: the manifest's)."),
-    ] = None,
-    gpu: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|UUID",
-            help="The GPU: its index (in PCI order, or in CUDA_VISIBLE_DEVICES), its UUID, or "
-            "that of a MIG instance.",
-        ),
-    ] = None,
+    workload: Workload = None,
+    gpu: Gpu = None,
     backends: Annotated[
         str | None, typer.Option(metavar="A,B", help="Only these backends (default: all).")
     ] = None,
-    python: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="The interpreter of environments that ask for --python."),
-    ] = None,
-    ws_python: Annotated[
-        Path | None,
-        typer.Option(
-            "--ws-python",
-            metavar="PATH",
-            help="The interpreter of environments that ask for --ws-python.",
-        ),
-    ] = None,
+    python: Python = None,
+    ws_python: WsPython = None,
+    interpreter: Interpreter = None,
     order: Annotated[OrderName | None, typer.Option(help="The order of the samples.")] = None,
     warmup: Annotated[
         int | None,
@@ -70,26 +66,9 @@ def command(
         int | None,
         typer.Option(min=1, metavar="N", help="Other than the protocol's samples of each."),
     ] = None,
-    results_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--results-dir", metavar="DIR", help="Where the run folder is made (default: results/)."
-        ),
-    ] = None,
-    worker_env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--worker-env",
-            metavar="BACKEND:NAME=VALUE",
-            help="Set a variable for one worker; recorded. May be repeated.",
-        ),
-    ] = None,
-    unlocked_env: Annotated[
-        bool,
-        typer.Option(
-            "--unlocked-env", help="Accept interpreters that differ from their lock; recorded."
-        ),
-    ] = False,
+    results_dir: ResultsDir = None,
+    worker_env: WorkerEnv = None,
+    unlocked_env: UnlockedEnv = False,
     cache_from: Annotated[
         Path | None,
         typer.Option(
@@ -128,12 +107,12 @@ def command(
     from artifact.integrity.documents import load_manifest
 
     place = find_root(Path.cwd(), root)
-    named = {"--python": python, "--ws-python": ws_python}
     options = Options(
         workload=workload,
         gpu=gpu,
         backends=None if backends is None else _names(backends),
-        interpreters={option: path for option, path in named.items() if path is not None},
+        interpreters=by_option(python, ws_python),
+        named=tuple(interpreter or ()),
         order=None if order is None else order.value,
         warmup=warmup,
         repeat=repeat,

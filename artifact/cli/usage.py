@@ -28,10 +28,7 @@ def refusal(error: Any, typed: list[str], commands: Collection[str]) -> UsageErr
         path = f"artifact {typed[0]}"
     else:
         path = "artifact"
-    # A group that was called without anything carries its whole help as the message.
     message = error.format_message().strip().removesuffix(".")
-    if type(error).__name__ == "NoArgsIsHelpError":
-        message = "Missing command"
     return UsageError(
         shown(message[:1].lower() + message[1:]),
         where=path,

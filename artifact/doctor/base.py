@@ -56,6 +56,8 @@ class Options:
     gpu: str | None = None
     interpreters: Mapping[str, Path] = field(default_factory=dict)
     """By option: ``{"--python": Path(...)}``."""
+    named: tuple[str, ...] = ()
+    """By environment: ``("main=PATH", ...)``, as ``--interpreter`` takes them."""
     nvcc: Path | None = None
     cutlass: Path | None = None
     results_dir: Path | None = None
@@ -73,6 +75,8 @@ class Subject:
     options: Options
     environ: Mapping[str, str]
     """The caller's environment."""
+    interpreters: Mapping[str, Path] = field(default_factory=dict)
+    """Those that the options name, by environment."""
 
     @property
     def results(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from artifact.bench.named import spelled
 from artifact.doctor.base import Check, Subject, from_error, of_environment
 from artifact.errors import ArtifactError
 from artifact.model.backend import Environment
@@ -15,14 +16,14 @@ def environment(subject: Subject, wanted: Environment) -> Check:
     from artifact.envs.check import differences
 
     name, scope = f"environment {wanted.name}", of_environment(wanted.name)
-    expected = f"{wanted.option} PATH, a Python {wanted.python} as {wanted.requirements} says"
-    python = subject.options.interpreters.get(wanted.option)
+    expected = f"{spelled(wanted)}, a Python {wanted.python} as {wanted.requirements} says"
+    python = subject.interpreters.get(wanted.name)
     if python is None:
         made = subject.root / "build" / "envs" / wanted.name / "bin" / "python"
         there = made.is_file()
         mend: tuple[str, ...] = () if there else (f"artifact env create {wanted.name}",)
-        mend += (f"artifact doctor {wanted.option} {made}",)
-        found = f"no {wanted.option}; {'one was made' if there else 'none was made yet'}"
+        mend += (f"artifact doctor {spelled(wanted, made)}",)
+        found = f"none was named; {'one was made' if there else 'none was made yet'}"
         return Check(name, "absent", found, expected, mend, scope)
     try:
         snapshot, differing = differences(wanted, python, subject.root, digests=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from artifact.bench.device import nvml_library
+from artifact.bench.named import resolve
 from artifact.doctor import contents, environments, gpu, host, toolkit
 from artifact.doctor.base import (
     ADVICE,
@@ -89,7 +90,9 @@ def examine(options: Options, root: Path, manifest: Manifest, nvml: Any = None) 
         UsageError: for a workload that the manifest does not have, or an interpreter's
             option that no environment takes.
     """
-    subject = Subject(root, manifest, _workload(options, manifest), options, dict(os.environ))
+    workload = _workload(options, manifest)
+    interpreters = resolve(options.interpreters, options.named, manifest.environments)
+    subject = Subject(root, manifest, workload, options, dict(os.environ), interpreters)
     return Diagnosis(subject, tuple(_checks(subject, nvml)))
 
 
@@ -103,14 +106,6 @@ def _workload(options: Options, manifest: Manifest) -> Workload:
             expected=f"one of: {', '.join(w.name for w in manifest.workloads)}",
             found=name,
         )
-    taken = sorted({environment.option for environment in manifest.environments})
-    for option in options.interpreters:
-        if option not in taken:
-            raise UsageError(
-                "no environment of this artifact takes its interpreter from this option",
-                where=option,
-                expected=f"one of: {', '.join(taken)}" if taken else "no such option",
-            )
     return workload
 
 

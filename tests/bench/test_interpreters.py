@@ -15,6 +15,7 @@ from artifact.bench.plan import Options, Plan, make_plan
 from artifact.bench.scrub import Scrubber
 from artifact.errors import EnvironmentUnmet, ExitCode
 from artifact.integrity.documents import load_manifest
+from artifact.model.backend import Environment
 
 
 @pytest.fixture
@@ -92,6 +93,10 @@ def test_the_check_is_that_of_the_environment_commands(fake_tree: Path) -> None:
     assert any("pytest" in line for line in caught.value.details)
 
 
+def other(root: Path) -> Environment:
+    return load_manifest(root).environments[0]
+
+
 def script(path: Path, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)
@@ -106,27 +111,60 @@ def script(path: Path, text: str) -> Path:
         ("#!/no/such/shell\n", "No such file or directory"),
     ],
 )
-def test_what_is_no_interpreter(tmp_path: Path, text: str, found: str) -> None:
+def test_what_is_no_interpreter(fake_tree: Path, tmp_path: Path, text: str, found: str) -> None:
     with pytest.raises(EnvironmentUnmet) as caught:
-        ask(script(tmp_path / "python", text), "--python")
+        ask(script(tmp_path / "python", text), other(fake_tree))
     assert found in str(caught.value.found)
-    assert caught.value.where == f"--python {tmp_path / 'python'}"
+    assert caught.value.where == f"--ws-python {tmp_path / 'python'}"
 
 
 def test_an_interpreter_that_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interpreters, "_ASK_TIMEOUT_S", 0.2)
     with pytest.raises(EnvironmentUnmet, match="cannot be used"):
-        ask(script(tmp_path / "python", "#!/bin/sh\nexec sleep 60\n"), "--python")
+        ask(script(tmp_path / "python", "#!/bin/sh\nexec sleep 60\n"), other(fake_tree))
 
 
 def test_it_is_asked_without_the_callers_python_variables(
-    link: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    fake_tree: Path, link: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "platform.py").write_text("raise SystemExit('shadowed')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    version, implementation, prefix = ask(link, "--python")
+    version, implementation, prefix = ask(link, other(fake_tree))
     assert version == platform.python_version()
     assert implementation == platform.python_implementation()
     assert Path(prefix).is_absolute()
+
+
+def with_option(root: Path, option: str, **options: Any) -> Plan:
+    """A plan of a manifest whose environment asks for ``option``."""
+    manifest = load_manifest(root)
+    asks = manifest.environments[0].model_copy(update={"option": option})
+    manifest = manifest.model_copy(update={"environments": (asks,)})
+    return make_plan(Options(workload="demo", **options), root, manifest)
+
+
+def test_an_environment_is_named_whatever_its_option(fake_tree: Path, link: Path) -> None:
+    for option in ("--ws-python", "--of-my-own"):
+        made = with_option(fake_tree, option, named=(f"other={link}",))
+        assert choose(made)["other"].path == link
+        assert interpreters.unused(made) == ()
+
+
+def test_only_options_that_the_command_line_has_are_advised(fake_tree: Path) -> None:
+    with pytest.raises(EnvironmentUnmet) as caught:
+        choose(with_option(fake_tree, "--of-my-own"))
+    text = caught.value.render()
+    assert "--of-my-own" not in text
+    assert "then add --interpreter other=PATH" in text
+
+
+def test_one_that_no_backend_of_the_run_uses_is_said(fake_tree: Path, link: Path) -> None:
+    for options, said in (
+        ({"named": (f"other={link}",)}, f"--interpreter other={link}"),
+        ({"interpreters": {"--ws-python": link}}, "--ws-python"),
+    ):
+        chosen = Options(**options)
+        made = make_plan(chosen, fake_tree, load_manifest(fake_tree))
+        assert interpreters.unused(made) == (said,)

@@ -113,6 +113,10 @@ def test_an_environment_that_is_needed(fake_artifact: Path, make_nvml: Any) -> N
     assert check.mend[0].startswith("artifact env check other --python")
     assert not differs.ready
     assert diagnose(fake_artifact, make_nvml(), unlocked_env=True, **named).ready
+    by_name = diagnose(
+        fake_artifact, make_nvml(), workload="demo", named=(f"other={sys.executable}",)
+    )
+    assert [c for c in by_name.checks if c.name == "environment other"] == [check]
     missing = {"--ws-python": fake_artifact / "none"}
     gone = diagnose(fake_artifact, make_nvml(), workload="demo", interpreters=missing)
     assert verdicts(gone)["environment other"] == "bad"
@@ -147,6 +151,8 @@ def test_names_that_the_manifest_does_not_have(fake_artifact: Path) -> None:
     with pytest.raises(UsageError, match="takes its interpreter") as caught:
         diagnose(fake_artifact, None, interpreters={"--python": Path("p")})
     assert caught.value.expected == "one of: --ws-python"
+    with pytest.raises(UsageError, match="no such environment"):
+        diagnose(fake_artifact, None, named=("none=p",))
 
 
 def test_the_document(fake_artifact: Path, make_nvml: Any) -> None:
