@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import shutil
 import statistics
 import subprocess
@@ -126,11 +127,14 @@ def make_tree(root: Path, total: int) -> list[str]:
     return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
 
 
-def seconds(command: list[str], root: Path, listing: bytes | None = None) -> float:
-    """Wall time of ``command`` in ``root``; it must succeed."""
+def seconds(command: list[str], root: Path, listing: bytes | None = None) -> tuple[float, float]:
+    """Wall time and processor time of ``command`` in ``root``; it must succeed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     subprocess.run(command, cwd=root, input=listing, stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - start
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
 def main() -> None:
@@ -165,10 +169,12 @@ def main() -> None:
     }
     for command, text in tools.values():
         seconds(command, root, text)
-    rounds = [
+    timings = [
         {name: seconds(command, root, text) for name, (command, text) in tools.items()}
         for _ in range(options.rounds)
     ]
+    rounds = [{name: wall for name, (wall, _) in timing.items()} for timing in timings]
+    processor = {name: statistics.median(t[name][1] for t in timings) for name in tools}
     pairs = {
         "artifact verify / openssl": ("artifact verify", "openssl dgst -sha256", 0.75),
         "artifact verify --fast / b3sum --check": ("artifact verify --fast", "b3sum --check", 0.8),
@@ -178,7 +184,9 @@ def main() -> None:
         "bytes": total,
         "processors": jobs,
         "python": platform.python_version(),
+        "load_average": os.getloadavg()[0],
         "rounds_s": rounds,
+        "processor_s": processor,
         "ratios": {
             name: statistics.median(r[theirs] / r[ours] for r in rounds)
             for name, (ours, theirs, _) in pairs.items()
@@ -188,7 +196,12 @@ def main() -> None:
     print(f"{len(paths)} files, {total / 2**30:.2f} GiB, {jobs} processors, {len(rounds)} rounds")
     for name in tools:
         median = statistics.median(r[name] for r in rounds)
-        print(f"  {name:<24} {median:7.3f} s   {total / 2**30 / median:6.2f} GiB/s")
+        best = min(r[name] for r in rounds)
+        speed = total / 2**30 / median
+        print(
+            f"  {name:<24} median {median:7.3f} s ({speed:5.2f} GiB/s)   best {best:7.3f} s   "
+            f"processor {processor[name]:7.3f} s"
+        )
     for name, ratio in record["ratios"].items():
         print(f"  {name:<32} {ratio:5.2f}   (floor {record['floors'][name]})")
     if options.output:
