@@ -63,12 +63,12 @@ def written_command(command: Sequence[str], scrub: Scrubber) -> tuple[str, ...]:
 
 
 def _argument(text: str, scrub: Scrubber) -> str:
-    name, equals, value = text.partition("=")
-    if text.startswith("-") and equals:
-        return f"{name}={_argument(value, scrub)}"
     known = scrub.text(text)
     if known == "$ROOT":
         return "."
     known = known.removeprefix("$ROOT/")
     # Of a place that has no token only the last name is kept.
-    return f".../{Path(known).name}" if Path(known).is_absolute() else known
+    if Path(known).is_absolute():
+        return f".../{Path(known).name}"
+    name, equals, value = known.partition("=")
+    return f"{name}={_argument(value, scrub)}" if equals else known

@@ -187,3 +187,11 @@ def test_a_command_is_written_without_paths_of_this_machine(tmp_path: Path) -> N
         "artifact", "run", "--root", ".", "--python", "$PYTHON",
         "--results-dir=results", "--ws-python", ".../python3", "--rounds", "9",
     )  # fmt: skip
+    pairs = (
+        "--interpreter", f"main={home}/env/bin/python", "--interpreter=other=/opt/secret/python3",
+        "third=/home/me/secret", "alpha:A=B=C",
+    )  # fmt: skip
+    assert written_command(pairs, scrub) == (
+        "--interpreter", "main=$PYTHON", "--interpreter=other=.../python3",
+        "third=.../secret", "alpha:A=B=C",
+    )  # fmt: skip
