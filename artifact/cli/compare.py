@@ -142,8 +142,8 @@ def _check_output(output: Path | None, *folders: Path) -> None:
 
 
 def _write(output: Path, comparison: RunComparison) -> None:
+    from artifact.bench.comparison_pages import as_markdown
     from artifact.integrity.atomic import write_atomic
-    from artifact.report.comparison import as_markdown
 
     data = as_markdown(comparison).encode("utf-8")
     if output.exists() and output.read_bytes() != data:
@@ -158,7 +158,7 @@ def _write(output: Path, comparison: RunComparison) -> None:
 
 
 def _print(out: Output, comparison: RunComparison) -> None:
-    from artifact.report.comparison import ComparisonReport, as_document, as_text
+    from artifact.bench.comparison_pages import ComparisonReport, as_document, as_text
 
     if out.quiet:
         outcome, said = ComparisonReport(comparison).verdict()

@@ -1,3 +1,8 @@
+"""The pages of a comparison: reasons once, every verdict, and what other people wrote.
+
+It stands here, with the fixtures of every other page, though bench makes these.
+"""
+
 from __future__ import annotations
 
 import json
@@ -8,14 +13,14 @@ import pytest
 
 from artifact.bench.check import load_results
 from artifact.bench.compare import compare
-from artifact.integrity.documents import load_manifest
-from artifact.report.comparison import (
+from artifact.bench.comparison_pages import (
     ComparisonReport,
     _letters,
     as_document,
     as_markdown,
     as_text,
 )
+from artifact.integrity.documents import load_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 
