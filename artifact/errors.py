@@ -9,6 +9,7 @@ class of the error to an exit code and prints nothing else.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import ClassVar
 
 
 class ExitCode(IntEnum):
@@ -131,3 +132,7 @@ class Interrupted(ArtifactError):
     """SIGINT or SIGTERM ended the command; what had been measured is kept."""
 
     exit_code = ExitCode.INTERRUPTED
+
+    received: ClassVar[str | None] = None
+    """The signal that came to this process. An extension module may swallow the exception that
+    a handler raises inside one of its callbacks and fail in its own words instead."""

@@ -75,6 +75,8 @@ def _known(error: BaseException, again: str) -> BaseException:
         return Interrupted("the run was interrupted", found="SIGINT", next=again)
     if isinstance(error, Interrupted):
         return Interrupted("the run was interrupted", found=error.found, next=again)
+    if Interrupted.received is not None and not isinstance(error, ArtifactError):
+        return Interrupted("the run was interrupted", found=Interrupted.received, next=again)
     if isinstance(error, OSError):
         return EnvironmentUnmet(
             "the system refused an operation",

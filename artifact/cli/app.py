@@ -48,10 +48,30 @@ def load(name: str) -> Any:
     """The Typer command or group of ``artifact/cli/<name>.py``."""
     module = import_module(f"artifact.cli.{name}")
     if hasattr(module, "app"):
-        return typer.main.get_command(module.app)
-    single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(name)(module.command)
-    return typer.main.get_command(single)
+        command = typer.main.get_command(module.app)
+    else:
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(name)(module.command)
+        command = typer.main.get_command(single)
+    for each in (command, *getattr(command, "commands", {}).values()):
+        each.help = laid_out(each.help or "")
+    return command
+
+
+def laid_out(text: str) -> str:
+    """``text`` with each example on a line of its own, which the formatter must not fill.
+
+    In the source they stand in one paragraph, ``Examples:  one    another``; a paragraph that
+    begins with the character BS is printed as it is.
+    """
+    paragraphs = []
+    for paragraph in text.split("\n\n"):
+        head, colon, rest = paragraph.strip().partition(":  ")
+        if colon and head == "Examples":
+            lines = [f"  {example.strip()}" for example in rest.split("    ")]
+            paragraph = "\n".join(["\b", "Examples:", *lines])
+        paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs)
 
 
 class LazyGroup(TyperGroup):
@@ -86,9 +106,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=(
+    epilog=laid_out(
         "Examples:  artifact verify    artifact run --workload NAME    "
-        "artifact pack --format tar.gz    "
+        "artifact pack --format tar.gz\n\n"
         "Exit codes: 0 done, 1 verification failed, 2 usage, 3 environment or hardware unmet, "
         "4 numerical gate failed, 5 measurement invalid, 6 fallback refused, 130 interrupted."
     ),
@@ -107,10 +127,14 @@ def _root(
 
 def _ended(signum: int, frame: FrameType | None) -> None:
     # Also for SIGINT: Typer would turn a KeyboardInterrupt into an exit without a word.
-    raise Interrupted(
-        f"the command was {'interrupted' if signum == signal.SIGINT else 'terminated'}",
-        found=signal.Signals(signum).name,
-        next="run the same command again",
+    Interrupted.received = signal.Signals(signum).name
+    raise _interrupted()
+
+
+def _interrupted() -> Interrupted:
+    ended = "interrupted" if Interrupted.received == "SIGINT" else "terminated"
+    return Interrupted(
+        f"the command was {ended}", found=Interrupted.received, next="run the same command again"
     )
 
 
@@ -152,4 +176,8 @@ def main() -> NoReturn:
             next="df -h; ls -ld the directory; then run the same command again",
         )
         _fail(unmet, typed)
+    except Exception:
+        if Interrupted.received is None:
+            raise
+        _fail(_interrupted(), typed)
     sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))

@@ -185,15 +185,19 @@ def _print(out: Output, report: Report) -> None:
         out.say(f"verified:   {out.good('everything is as pinned')}")
     else:
         out.say(f"verified:   {out.bad('NO: ' + _count(len(report.findings), 'finding'))}")
-    shown_id = f"blake3:{report.content_id}" if report.content_id else "none (files are missing)"
-    out.always(f"content id: {shown_id}" + ("" if report.ok else "  (of what was found)"))
+    if report.content_id is None:
+        out.always("content id: none, since files are missing")
+    else:
+        note = "" if report.ok else "  (of what was found)"
+        out.always(f"content id: blake3:{report.content_id}{note}")
 
 
 def _print_findings(out: Output, findings: tuple[Finding, ...]) -> None:
     """Two lines a finding, the second ones aligned: what is wrong, then why or how."""
     width = max((len(finding.kind) for finding in findings), default=0)
     for finding in findings:
-        out.say(f"{out.bad(f'{finding.kind:<{width}}')}  {shown(finding.path)}: {finding.message}")
+        kind = out.bad(f"{finding.kind:<{width}}")
+        out.always(f"{kind}  {shown(finding.path)}: {finding.message}")
         answers = []
         if finding.expected is not None and finding.found is not None:
             answers.append(f"expected {_short(finding.expected)}, found {_short(finding.found)}")
@@ -203,7 +207,10 @@ def _print_findings(out: Output, findings: tuple[Finding, ...]) -> None:
             answers.append(f"found {_short(finding.found)}")
         if finding.reason is not None:
             answers.insert(0, finding.reason)
-        out.say(f"{'':<{width}}  {shown('; '.join(answers) or 'it does not belong here')}")
+        if finding.kind == "extra" and not answers:
+            answers.append("it does not belong here")
+        if answers:
+            out.always(f"{'':<{width}}  {shown('; '.join(answers))}")
 
 
 def _print_details(out: Output, report: Report, steps: dict[str, float]) -> None:

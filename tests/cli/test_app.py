@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from artifact import __version__
+from artifact.cli import app
 from artifact.cli.app import COMMANDS
+from artifact.errors import Interrupted
 
 
 def run(start_artifact: Any, cwd: Path, *args: str) -> tuple[int, str, str]:
@@ -115,3 +121,27 @@ app.main()
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False)
     assert done.returncode == code
+
+
+def test_a_signal_that_an_extension_swallowed_is_still_an_interruption(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pydantic's core turns what a handler raises inside a validator into an error of its own."""
+
+    def swallow(**_: object) -> None:
+        with contextlib.suppress(Interrupted):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        raise ValueError("some other words")
+
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.setattr(Interrupted, "received", None)
+    monkeypatch.setattr(app, "app", swallow)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            app.main()
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+    assert caught.value.code == 130
+    assert "SIGTERM" in capsys.readouterr().err
