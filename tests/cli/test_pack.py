@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from artifact.integrity.seal import sealed
+
 ASSETS = Path(__file__).parent.parent / "assets" / "archives"
 
 
@@ -91,7 +93,7 @@ def test_every_way_to_fail_has_its_exit_code(tree: Path) -> None:
     lock = tree / "manifests/lock.json"
     good = lock.read_bytes()
     found = json.loads(good)["deflate"]["runtime_version"]
-    lock.write_bytes(good.replace(f'"{found}"'.encode(), b'"0.0"'))
+    lock.write_bytes(sealed(good.replace(f'"{found}"'.encode(), b'"0.0"')))
     other = run("pack", "--format", "tar.gz", cwd=tree)
     assert other.returncode == 3
     assert "0.0" in other.stderr and "--non-canonical" in other.stderr

@@ -140,9 +140,10 @@ def test_an_error_in_a_thread_reaches_the_caller_and_stops_the_others(tmp_path: 
         (tmp_path / path).write_bytes(bytes(20_000))
     (tmp_path / "250").unlink()
     (tmp_path / "250").symlink_to("249")
+    before = threading.enumerate()
     with pytest.raises(VerificationError, match="regular"):
         list(hash_files(tmp_path, paths, jobs=3))
-    _no_threads_left()
+    _no_threads_left(before)
 
 
 def test_a_caller_that_leaves_early_stops_the_threads(tmp_path: Path) -> None:
@@ -150,15 +151,17 @@ def test_a_caller_that_leaves_early_stops_the_threads(tmp_path: Path) -> None:
     for i in range(1, 4):
         with (tmp_path / str(i)).open("wb") as file:
             file.truncate(1 << 40)  # sparse; reading all of it takes minutes
+    before = threading.enumerate()
     pairs = hash_files(tmp_path, ["0", "1", "2", "3"], jobs=2)
     next(pairs)
     pairs.close()  # type: ignore[attr-defined]
-    _no_threads_left()
+    _no_threads_left(before)
 
 
-def _no_threads_left() -> None:
+def _no_threads_left(before: list[threading.Thread]) -> None:
+    """Of the threads that were not there ``before``."""
     for thread in threading.enumerate():
-        if thread is not threading.current_thread() and thread.daemon:
+        if thread not in before and thread.daemon:
             thread.join(10)
             assert not thread.is_alive()
 
