@@ -241,7 +241,10 @@ def test_a_folder_that_is_there_is_left_alone(results, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda t: t.replace("fa3,0,4096,0,1.3179609680175781\n", ""), "without position 0 round 0"),
+        (
+            lambda t: t.replace("fa3,0,4096,0,1.3179609680175781\n", ""),
+            "without position 0 round 0",
+        ),
         (lambda t: t + "fa3,8,16384,3,20.9\n", "too many at position 8 round 3"),
         (lambda t: t.replace("v1,1,4096,0,", "v1,1,4096,1,"), "two valid samples"),
         (lambda t: t.replace("1.3179609680175781", "fast"), "samples.csv:2"),
