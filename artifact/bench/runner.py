@@ -329,6 +329,7 @@ class _Run:
                 # A kernel that is another one is told as such, not as one that errs.
                 witness.require(backend.name, shape.name, backend.witness, witnessed.facts)
                 gates.require_same_inputs(self.rundir.get("checks"))
+                gates.require_same_baseline(self.rundir.get("checks"))
                 gates.require_passed(record)
                 gates.require_rejected(record, rules, shape.dims)
 
@@ -379,11 +380,31 @@ class _Run:
             with self.times.measure("stop", session.backend.name):
                 session.worker.stop()
 
+    def _verify_again(self) -> None:
+        """The tree is still the one that was verified: its content id stands in the results."""
+        from artifact.integrity.tree import Tree
+        from artifact.integrity.verify import verify
+
+        before = self.rundir.get("artifact").content_id
+        with self.times.measure("hash and compare the tree"):
+            report = verify(Tree(self.plan.root))
+        report.require()
+        if report.content_id != before:
+            raise VerificationError(
+                "the tree changed while it was measured",
+                expected=f"content id blake3:{before}",
+                found=f"content id blake3:{report.content_id}",
+                cause="somebody pinned it anew, or a worker writes into it",
+                next="artifact verify; then run the same command again",
+            )
+
     def _report(self) -> RunResults:
         from artifact.report.base import write_reports
 
         plan = self.plan
-        self._enter("report", 3)
+        self._enter("report", 4)
+        self.progress.step("every byte against manifests/lock.json again")
+        self._verify_again()
         self._note_watch()
         self.progress.step("summary")
         with self.times.measure("summary"):

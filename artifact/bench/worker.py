@@ -41,6 +41,7 @@ from artifact.bench.messages import (
 from artifact.bench.rawlog import RawLog
 from artifact.bench.reaper import Reaper
 from artifact.bench.signals import deferred
+from artifact.errors import VerificationError
 
 A = TypeVar("A", Hello, Prepared, Checked, Witnessed, Timed, Quit)
 
@@ -258,10 +259,16 @@ class Worker:
         return chunk
 
     def _parse(self, op: str, data: bytes) -> Any:
-        from artifact.model.load import dotted
+        from artifact.model.load import dotted, parse_json
 
         try:
-            return answer_adapter().validate_json(data)
+            answer = answer_adapter().validate_json(data)
+            parse_json(data, "answer")  # of a key that stands twice, which one was meant?
+            return answer
+        except VerificationError as error:
+            raise self._garbage(
+                op, f"a line that is not strict JSON: {error.found}", data
+            ) from None
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             if first["type"] == "json_invalid":

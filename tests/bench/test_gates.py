@@ -414,3 +414,24 @@ def test_judging_again_from_a_record_gives_the_same_record() -> None:
             DIMS,
         )
         assert again == record
+
+
+def test_one_plain_implementation_for_all() -> None:
+    records = [judge(), judge().model_copy(update={"backend": "other"})]
+    assert gates.baseline_differences(records) == ()
+    gates.require_same_baseline(records)
+
+
+@pytest.mark.parametrize(
+    "wider",
+    [{"max_abs0": 1e6}, {"bands": bands(e0_max=1e6)}, {"bands": bands(e0_rms=9e-3)}],
+)
+def test_a_worker_cannot_widen_its_own_gate(wider: dict[str, Any]) -> None:
+    """Neither beside its own controls, nor beside another worker of the same inputs."""
+    record = judge(**wider)
+    with pytest.raises(GateFailed, match="one plain implementation"):
+        gates.require_same_baseline([record])
+    liar = record.model_copy(update={"backend": "liar", "controls": ()})
+    with pytest.raises(GateFailed) as caught:
+        gates.require_same_baseline([judge(), liar])
+    assert "liar states" in str(caught.value.found) + "".join(caught.value.details)

@@ -457,3 +457,28 @@ def test_a_sample_that_is_not_valid_ends_the_run_and_is_kept(
     assert caught.value.found == "another process on the device"
     (sample,) = results_of(only_run(fake_artifact))["samples"]
     assert sample["valid"] is False
+
+
+class Meddler(Recorder):
+    """Somebody who writes into the tree while it is measured."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def phase(self, phase: Any, steps: int) -> None:
+        super().phase(phase, steps)
+        if phase == "timing":
+            self.path.write_text("changed meanwhile\n")
+
+
+def test_a_tree_that_changed_while_it_was_measured_is_no_result(
+    fake_artifact: Path, no_pages: None
+) -> None:
+    with pytest.raises(VerificationError) as caught:
+        run(fake_artifact, Meddler(fake_artifact / "other.lock"))
+    assert "other.lock" in caught.value.render()
+    document = results_of(only_run(fake_artifact))
+    assert document["complete"] is False
+    assert document["state"]["phase"] == "report"
+    assert len(document["samples"]) == 18

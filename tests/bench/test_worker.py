@@ -99,6 +99,7 @@ GARBAGE = [
     ("id", "an answer to request 2, not 1"),
     ("op", "an answer to 'quit', not to 'hello'"),
     ("field", "extra: Extra inputs are not permitted"),
+    ("double", "a line that is not strict JSON: the key 'id' stands twice in one object"),
     ("huge", "a line of more than 16777216 bytes"),
 ]
 

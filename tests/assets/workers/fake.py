@@ -137,6 +137,10 @@ def misbehave(wrong):
         ANSWERS.write("Segmentation fault? no, 42.\n")
         ANSWERS.flush()
         time.sleep(3600)
+    elif wrong == "double":
+        ANSWERS.write('{"op": "quit", "id": 1, "backend": "alpha", "id": 1}\n')
+        ANSWERS.flush()
+        time.sleep(3600)
     elif wrong == "huge":
         for _ in range(17):
             ANSWERS.write("x" * (1 << 20))
