@@ -140,7 +140,8 @@ def parse_toml(data: bytes, where: str) -> Any:
     text = decode(data, where)
     try:
         return _json_value(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
+        # Beyond the parser's own: a number of too many digits, a moment before year 1 in UTC.
         message = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise VerificationError(
             "a document is not TOML", where=where, expected="TOML 1.0", found=message

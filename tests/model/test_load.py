@@ -181,6 +181,11 @@ def test_what_is_no_toml(text: str) -> None:
     )
 
 
+@pytest.mark.parametrize("text", [f"a = {'9' * 6000}", "a = 0001-01-01T00:00:00+10:00"])
+def test_values_that_python_does_not_take(text: str) -> None:
+    assert error(parse_toml, text.encode(), "doc").what == "a document is not TOML"
+
+
 # ------------------------------------------------------------------------------ schema and model
 
 
