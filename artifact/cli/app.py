@@ -6,6 +6,7 @@ A subcommand's module is imported when it is called, so that ``artifact --help``
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -18,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from artifact import __version__
-from artifact.cli.output import Output, current
+from artifact.cli.output import Output, current, give_up
 from artifact.errors import ArtifactError, EnvironmentUnmet, ExitCode, Interrupted
 
 # Pydantic looks through every installed distribution for plugins at import; we use none.
@@ -144,7 +145,9 @@ def _fail(error: ArtifactError, typed: list[str]) -> NoReturn:
         # Nothing has read the options yet.
         options = typed[: typed.index("--")] if "--" in typed else typed
         output = Output(json="--json" in options, color="--no-color" not in options)
-    output.failure(error)
+    # Where standard error takes no words either, the exit code still says it.
+    with contextlib.suppress(OSError):
+        output.failure(error)
     sys.exit(int(error.exit_code))
 
 
@@ -168,7 +171,10 @@ def main() -> NoReturn:
         _fail(Interrupted("the command was interrupted", next="run it again"), typed)
     except OSError as error:
         if error.errno == errno.EPIPE:
-            sys.exit(int(ExitCode.VERIFICATION))
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    give_up(stream)
+            sys.exit(128 + signal.SIGPIPE)
         unmet = EnvironmentUnmet(
             "the system refused an operation",
             where=str(error.filename) if error.filename else None,
@@ -176,6 +182,13 @@ def main() -> NoReturn:
             next="df -h; ls -ld the directory; then run the same command again",
         )
         _fail(unmet, typed)
+    except UnicodeEncodeError:
+        from artifact.cli.usage import not_unicode
+
+        refused = not_unicode(typed)
+        if refused is None:
+            raise
+        _fail(refused, typed)
     except Exception:
         if Interrupted.received is None:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -33,7 +34,7 @@ class Output:
     @property
     def interactive(self) -> bool:
         """Whether live progress may be drawn."""
-        return sys.stderr.isatty() and not self.quiet and not self.json
+        return _is_terminal(sys.stderr) and not self.quiet and not self.json
 
     @property
     def width(self) -> int:
@@ -43,12 +44,12 @@ class Output:
     @property
     def color(self) -> bool:
         """Whether standard error takes colours."""
-        return self._color and sys.stderr.isatty()
+        return self._color and _is_terminal(sys.stderr)
 
     @property
     def answer_color(self) -> bool:
         """Whether standard output takes colours."""
-        return self._color and sys.stdout.isatty()
+        return self._color and _is_terminal(sys.stdout)
 
     def say(self, text: str = "") -> None:
         """A line of the answer; silent under ``--quiet`` and ``--json``."""
@@ -76,10 +77,16 @@ class Output:
             _write(sys.stdout, json.dumps(make(), ensure_ascii=False, allow_nan=False, indent=1))
 
     def failure(self, error: ArtifactError) -> None:
-        """An error, as text on standard error or as the JSON document."""
-        if self.json:
-            _write(sys.stdout, json.dumps(error.as_json(), ensure_ascii=False, indent=1))
-            return
+        """An error, as text on standard error or as the JSON document.
+
+        Where standard output takes no document, it is text after all.
+        """
+        if self.json and sys.stdout is not None:
+            try:
+                _write(sys.stdout, json.dumps(error.as_json(), ensure_ascii=False, indent=1))
+                return
+            except OSError:
+                pass
         head, newline, rest = error.render().partition("\n")
         if self.color:
             head = f"{_RED}{_BOLD}error:{_RESET}{head.removeprefix('error:')}"
@@ -108,7 +115,39 @@ def current() -> Output | None:
 
 
 def _write(stream: Any, text: str) -> None:
+    """A line to ``stream``, if anybody reads it: who stops reading does not change what is true.
+
+    Raises:
+        OSError: where the stream takes no more, a full disk for example. It is given up.
+    """
+    if stream is None:  # closed before the program began, or given up
+        return
     # File names may hold bytes that the terminal's encoding lacks; a message must not fail.
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-    stream.flush()
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        give_up(stream)
+    except OSError:
+        give_up(stream)
+        raise
+
+
+def give_up(stream: Any) -> None:
+    """Write no more to ``stream``, which is standard output or standard error.
+
+    What it still holds goes nowhere: the interpreter would fail over it at its end.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+    if stream is sys.stdout:
+        sys.stdout = None  # as Python itself has it where it is closed
+    elif stream is sys.stderr:
+        sys.stderr = None
+
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and bool(stream.isatty())

@@ -104,8 +104,12 @@ def command(
     began = time.monotonic()
     from artifact.bench.plan import Options
     from artifact.bench.runner import run
+    from artifact.cli.usage import not_unicode
     from artifact.integrity.documents import load_manifest
 
+    # A run writes its command line down, at its end.
+    if refused := not_unicode(sys.argv[1:]):
+        raise refused
     place = find_root(Path.cwd(), root)
     options = Options(
         workload=workload,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from artifact.errors import UsageError
@@ -36,6 +36,25 @@ def refusal(error: Any, typed: list[str], commands: Collection[str]) -> UsageErr
         found=shown(shlex.join(["artifact", *typed])),
         next=f"{path} --help",
     )
+
+
+def not_unicode(typed: Sequence[str]) -> UsageError | None:
+    """What is said where an argument of ``typed`` cannot be written down, or None.
+
+    Python hands on bytes that are not UTF-8 as lone surrogates. As names of files they work;
+    in a document, which is UTF-8, they have no place.
+    """
+    for i, word in enumerate(typed):
+        try:
+            word.encode("utf-8")
+        except UnicodeEncodeError:
+            return UsageError(
+                "an argument is not valid Unicode",
+                where=f"argument {i + 1}",
+                expected="UTF-8 text",
+                found=shown(word),
+            )
+    return None
 
 
 def _expected(error: Any, context: Any) -> str | None:

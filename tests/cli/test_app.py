@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -145,3 +146,52 @@ def test_a_signal_that_an_extension_swallowed_is_still_an_interruption(
             signal.signal(signum, handler)
     assert caught.value.code == 130
     assert "SIGTERM" in capsys.readouterr().err
+
+
+SURROGATES = ["--results-dir=/nowhere/\udcff", "--worker-env=b:A=\udcff"]
+
+
+@pytest.mark.parametrize("argument", SURROGATES)
+@pytest.mark.parametrize("json_too", [False, True])
+def test_an_argument_of_a_run_that_is_not_unicode(
+    start_artifact: Any, fake_tree: Path, argument: str, json_too: bool
+) -> None:
+    code, out, err = run(start_artifact, fake_tree, "run", argument, *["--json"][:json_too])
+    assert code == 2
+    assert "an argument is not valid Unicode" in (out if json_too else err)
+    assert "\\udcff" in out + err
+
+
+def shell(line: str, cwd: Path) -> tuple[int, str]:
+    line = line.replace("artifact", f"{shlex.quote(sys.executable)} -m artifact", 1)
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr, done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("where", [">&-", "2>&-", ">&- 2>&-", "| true", "--verbose | true"])
+def test_nobody_has_to_read_an_answer(fake_artifact: Path, where: str) -> None:
+    assert shell(f"artifact verify {where}", fake_artifact)[0] == 0
+    (fake_artifact / "extra").touch()
+    assert shell(f"artifact verify {where}", fake_artifact)[0] == 1
+
+
+@pytest.mark.parametrize("json", ["", "--json"])
+def test_a_full_disk_under_the_answer_is_said(fake_tree: Path, json: str) -> None:
+    code, err = shell(f"artifact verify {json} >/dev/full", fake_tree)
+    assert code == 3
+    assert "error: the system refused an operation" in err and "No space" in err
+
+
+def test_the_document_of_an_error_that_nobody_takes_is_text(tmp_path: Path) -> None:
+    for where in (">/dev/full", ">&-"):
+        code, err = shell(f"artifact verify --json {where}", tmp_path)
+        assert code == 2
+        assert err.startswith("error: there is no artifact here")
+    assert shell("artifact verify 2>/dev/full", tmp_path)[0] == 2
