@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from artifact.integrity.source import Entry
 from artifact.integrity.tree import Tree
 from artifact.model.lock import ChainPin, DeflatePin, FilePin, Lock
 from artifact.model.portable import path_problem, shown
-from artifact.model.root import LOCK
+from artifact.model.root import LOCK, MANIFEST
 
 if TYPE_CHECKING:
     from artifact.model.manifest import Manifest
@@ -42,12 +42,14 @@ def make_lock(root: Path, manifest: Manifest, produced: Mapping[str, bytes] | No
     Raises:
         VerificationError: listing everything that cannot be pinned: symlinks, special files,
             names that are not portable, names that collide where case or Unicode form is not
-            kept, files that the manifest names and the tree lacks, stale generated files.
+            kept, files that the manifest names and the tree lacks, stale generated files. Or
+            inventory rules that leave out the manifest, the lock or what is produced.
         EnvironmentUnmet: where something cannot be read, or the compressor is not installed.
     """
     produced = produced or {}
     tree = Tree(root)
     rules = _rules_of(manifest)
+    _require_own(rules, (MANIFEST, LOCK, *produced))
     tree.prune(rules)
     entries = [
         entry
@@ -170,6 +172,31 @@ def _rules_of(manifest: Manifest) -> Rules:
     """The inventory rules of ``manifest``."""
     inventory = manifest.inventory
     return Rules(inventory.outside, inventory.results, inventory.published)
+
+
+def _require_own(rules: Rules, own: Iterable[str]) -> None:
+    """Refuse rules that leave out what says what is pinned.
+
+    Raises:
+        VerificationError: naming the rule and the file.
+    """
+    for path in own:
+        place = rules.place(path)
+        if place == "pinned":
+            continue
+        rule = f"inventory.results = {rules.results!r}"
+        if place == "outside":
+            rule = next(
+                f"inventory.outside[{i}] = {pattern!r}"
+                for i, pattern in enumerate(rules.outside)
+                if Rules([pattern], rules.results, ()).place(path) == "outside"
+            )
+        raise VerificationError(
+            "the inventory leaves out a file that it needs; the lock was not changed",
+            where=f"{MANIFEST}: {rule.partition(' ')[0]}",
+            expected=f"{path} to be pinned",
+            found=rule,
+        )
 
 
 def _refused(root: Path, findings: Sequence[Finding]) -> VerificationError:

@@ -235,6 +235,30 @@ def test_a_bad_pattern_in_the_manifest_is_named(tree: Path) -> None:
     assert "inventory.outside" in (refused_place(tree) or "")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "place", "path"),
+    [
+        ('"build/"', '"build/", "manifests/lock.json"', "inventory.outside", LOCK),
+        ('"build/"', '"build/", "manifests/"', "inventory.outside", MANIFEST),
+        ('"build/"', '"build/", "**/*.schema.json"', "inventory.outside", SCHEMAS),
+        ('"build/"', '"build/", "manifests/prov*"', "inventory.outside", PROVENANCE),
+        ('results = "runs"', 'results = "manifests"', "inventory.results", SCHEMAS),
+    ],
+)
+def test_the_inventory_cannot_leave_out_what_says_what_is_pinned(
+    tree: Path, old: str, new: str, place: str, path: str
+) -> None:
+    text = (tree / MANIFEST).read_text()
+    assert old in text
+    (tree / MANIFEST).write_text(text.replace(old, new))
+    before = snapshot(tree)
+    with pytest.raises(VerificationError, match="leaves out") as caught:
+        write_lock(tree)
+    assert place in (caught.value.where or "")
+    assert path in (caught.value.expected or "")
+    assert snapshot(tree) == before
+
+
 def refused_place(tree: Path) -> str | None:
     with pytest.raises(VerificationError) as caught:
         write_lock(tree)
