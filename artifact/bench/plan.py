@@ -12,6 +12,7 @@ from artifact.bench.childenv import parse_options
 from artifact.bench.device import Gpu, cpu_device, find_gpu, target_of
 from artifact.bench.named import resolve
 from artifact.errors import EnvironmentUnmet, UsageError
+from artifact.integrity.rules import Rules
 from artifact.model.backend import Backend
 from artifact.model.manifest import Manifest
 from artifact.model.protocol import Protocol
@@ -102,6 +103,7 @@ def make_plan(options: Options, root: Path, manifest: Manifest, nvml: Any = None
     workload = _workload(options, manifest)
     check_options(options.cache_from, options.cache_digest, options.keep_cache)
     _check_names(options, manifest, workload)
+    _check_results(options, root, manifest)
     interpreters = resolve(options.interpreters, options.named, manifest.environments)
     gpu, device, parameters = _device(options, manifest, workload, nvml)
     backends = _backends(options, manifest, workload)
@@ -158,6 +160,24 @@ def _check_names(options: Options, manifest: Manifest, workload: Workload) -> No
         if others and allowed:
             what = f"a backend does not run the workload {workload.name!r}"
             raise _bad_backends(what, options, allowed, others)
+
+
+def _check_results(options: Options, root: Path, manifest: Manifest) -> None:
+    """Refuse a folder in which a run would be a file too many of the pinned tree."""
+    if options.results_dir is None:
+        return
+    inventory = manifest.inventory
+    folder, tree = (Path.cwd() / options.results_dir).resolve(), root.resolve()
+    if not folder.is_relative_to(tree) or folder == tree / inventory.results:
+        return
+    rules = Rules(inventory.outside, inventory.results, inventory.published)
+    if rules.place(folder.relative_to(tree).as_posix(), is_dir=True) == "pinned":
+        raise UsageError(
+            "the run would become a part of the pinned tree",
+            where=f"--results-dir {options.results_dir}",
+            expected=f"a folder outside of the tree, or {tree / inventory.results}",
+            found=str(folder),
+        )
 
 
 def _bad_backends(

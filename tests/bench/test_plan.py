@@ -164,3 +164,19 @@ def test_an_interpreter_that_was_not_named(fake_tree: Path) -> None:
     assert caught.value.exit_code == ExitCode.ENVIRONMENT
     assert "--ws-python PATH" in str(caught.value.expected)
     assert caught.value.where == "backends gamma"
+
+
+@pytest.mark.parametrize("folder", [".", "workers", "new/folder", "results/../new", "resultsx"])
+def test_a_run_cannot_become_part_of_the_pinned_tree(
+    fake_tree: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.chdir(fake_tree)
+    with pytest.raises(UsageError, match="part of the pinned tree"):
+        plan(fake_tree, results_dir=Path(folder))
+    with pytest.raises(UsageError, match="part of the pinned tree"):
+        plan(fake_tree, results_dir=fake_tree / folder)
+
+
+def test_where_runs_may_be_put(fake_tree: Path, tmp_path: Path) -> None:
+    for folder in (tmp_path, fake_tree / "results", fake_tree / "results/mine", fake_tree.parent):
+        assert plan(fake_tree, results_dir=folder).results_dir == folder
