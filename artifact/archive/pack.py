@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,7 +118,7 @@ def pack(
         threads: Threads that compress; the bytes do not depend on it.
 
     Raises:
-        UsageError: where an output exists, or would itself need to be pinned.
+        UsageError: where an output exists, is no regular file, or would itself need to be pinned.
         EnvironmentUnmet: where the compressor is not the pinned one, or the disk is full.
         VerificationError: where the tree is not as pinned, or changes meanwhile.
     """
@@ -236,13 +237,29 @@ def _check_outputs(plan: _Plan, overwrite: bool) -> None:
                     expected="a place outside of the tree, or one that the inventory leaves out",
                     next=f"artifact pack --output {_DEFAULT_DIRECTORY}/{path.name}",
                 )
-        if not overwrite and os.path.lexists(path):
+        if not os.path.lexists(path):
+            continue
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise UsageError(
+                "something that is no regular file has this name, and is never replaced",
+                where=str(path),
+                expected="a name that is free, or a file",
+                found=_kind(path),
+                next="--output NAME writes another one",
+            )
+        if not overwrite:
             raise UsageError(
                 "a file of this name exists already, and nothing was overwritten",
                 where=str(path),
                 expected="a name that is free",
                 next="--overwrite replaces it; --output NAME writes another one",
             )
+
+
+def _kind(path: Path) -> str:
+    if path.is_symlink():
+        return "a symlink"
+    return "a directory" if path.is_dir() else "a device, a pipe or a socket"
 
 
 def _make_directory(plan: _Plan, output: Path | None) -> bool:

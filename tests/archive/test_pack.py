@@ -292,6 +292,28 @@ def test_where_an_archive_cannot_go(tree: Path, tmp_path: Path) -> None:
     assert pack(tree, "zip", output=tmp_path / "folder").archive.name == "tiny-sum.zip"
 
 
+@pytest.mark.parametrize(
+    ("suffix", "kind"),
+    [("", "fifo"), ("", "symlink"), (".sha256", "directory"), (".intoto.json", "fifo")],
+)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_no_file_is_never_replaced(
+    tree: Path, tmp_path: Path, suffix: str, kind: str, overwrite: bool
+) -> None:
+    folder = tmp_path / "out"
+    taken = folder / f"x.zip{suffix}"
+    (taken if kind == "directory" else folder).mkdir(parents=True)
+    if kind == "fifo":
+        os.mkfifo(taken)
+    elif kind == "symlink":
+        taken.symlink_to("nothing")
+    with pytest.raises(UsageError, match="no regular file") as caught:
+        pack(tree, "zip", output=folder / "x.zip", overwrite=overwrite)
+    assert caught.value.where == str(taken)
+    assert "--overwrite" not in (caught.value.next or "")
+    assert names(folder) == {taken.name}
+
+
 def edit_lock(tree: Path, **deflate: object) -> None:
     """Change the compressor's pin in manifest and lock alike."""
     path = tree / "manifests/lock.json"
