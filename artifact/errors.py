@@ -8,8 +8,12 @@ class of the error to an exit code and prints nothing else.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import ClassVar
+
+# C0 but the newline, DEL, and C1, which has the escapes again in one character each.
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 class ExitCode(IntEnum):
@@ -73,12 +77,12 @@ class ArtifactError(Exception):
 
     def render(self) -> str:
         """The error as the terminal shows it: a headline, then one aligned line an answer."""
-        lines = [f"error: {self.what}"]
+        lines = [f"error: {_inert(self.what)}"]
         for name, value in self.fields().items():
-            first, *rest = value.splitlines() or [""]
+            first, *rest = _inert(value).removesuffix("\n").split("\n")
             lines.append(f"  {name + ':':<10}{first}")
             lines.extend(f"  {'':<10}{line}" for line in rest)
-        lines.extend(f"  - {detail}" for detail in self.details)
+        lines.extend(f"  - {_inert(detail)}" for detail in self.details)
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, object]:
@@ -90,6 +94,11 @@ class ArtifactError(Exception):
             **self.fields(),
             "details": list(self.details),
         }
+
+
+def _inert(text: str) -> str:
+    """``text`` without what a terminal acts on: a worker, or a name, may hold anything."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
 
 
 class VerificationError(ArtifactError):
