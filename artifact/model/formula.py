@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Annotated
 
 from pydantic import AfterValidator
+
+_RUN_ON = re.compile(r"(?<![A-Za-z0-9_])[0-9]+[A-Za-z_]")
+"""Python would read ``0B1`` as a binary number and ``1_0`` as ten: nobody means that here."""
 
 _BINARY: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Add: operator.add,
@@ -30,6 +34,8 @@ MAX_LENGTH = 300
 def _parse(formula: str) -> ast.expr:
     if len(formula) > MAX_LENGTH:
         raise ValueError(f"a formula of {len(formula)} characters; at most {MAX_LENGTH} are read")
+    if _RUN_ON.search(formula):
+        raise ValueError(f"a number runs into a name in {formula!r}")
     try:
         return ast.parse(formula.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

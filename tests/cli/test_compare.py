@@ -66,7 +66,7 @@ def elsewhere(published, tmp_path):
     return saved(tmp_path / "elsewhere", published.model_copy(update={"device": device}))
 
 
-@pytest.mark.parametrize("arguments", [(RUN,), (f"results/{RUN}", RUN)])
+@pytest.mark.parametrize("arguments", [(RUN, RUN), (f"results/{RUN}", RUN)])
 def test_reproduced_is_0(arguments):
     done = artifact(*arguments)
     assert (done.returncode, done.stderr) == (0, "")

@@ -73,6 +73,13 @@ def test_depth_never_exhausts_the_stack() -> None:
             assert len(formula) <= MAX_LENGTH and abs(value) <= depth + 1
 
 
+@pytest.mark.parametrize("formula", ["0B0", "0x10", "1_000", "2B", "1e3"])
+def test_a_number_that_runs_into_a_name(formula: str) -> None:
+    with pytest.raises(ValueError, match="runs into a name"):
+        evaluate(formula, {"B": 5})
+    assert evaluate("K2V*2", {"K2V": 3}) == 6
+
+
 @given(st.text("BS0123456789+-*/%() ", max_size=30))
 def test_agrees_with_python(formula: str) -> None:
     dims = {"B": 5, "S": 7}
