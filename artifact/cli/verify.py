@@ -60,6 +60,9 @@ def command(
 
     Exit code 1 where anything is not as pinned.
     """
+    # The records of a large tree are many and all of them are kept: looking through them for
+    # circles, again and again as they grow, takes longer than comparing them.
+    gc.disable()
     out = Output(json=json, quiet=quiet, verbose=verbose, color=not no_color)
     if path is not None and root is not None:
         raise UsageError("a PATH and --root were given; one names the tree", next="leave one out")

@@ -15,6 +15,12 @@ from blake3 import blake3
 
 _CONTEXT = "artifact content id, version 1"
 
+# The fields of fixed length, or the lengths that stand before them.
+_EIGHT = (8).to_bytes(8, "little")
+_THIRTY_TWO = (32).to_bytes(8, "little")
+_PLAIN = (1).to_bytes(8, "little") + b"\x00"
+_EXECUTABLE = (1).to_bytes(8, "little") + b"\x01"
+
 
 def content_id(entries: Iterable[tuple[str, bool, int, str]]) -> str:
     """The content id of ``entries``: (path, executable, size, BLAKE3 in hex) of each file.
@@ -26,7 +32,12 @@ def content_id(entries: Iterable[tuple[str, bool, int, str]]) -> str:
         ValueError: where two entries have one path after normalisation.
     """
     rows = sorted(
-        (unicodedata.normalize("NFC", path).encode("utf-8"), executable, size, digest)
+        (
+            (path if path.isascii() else unicodedata.normalize("NFC", path)).encode("utf-8"),
+            executable,
+            size,
+            digest,
+        )
         for path, executable, size, digest in entries
     )
     hasher = blake3(derive_key_context=_CONTEXT)
@@ -35,11 +46,13 @@ def content_id(entries: Iterable[tuple[str, bool, int, str]]) -> str:
         if path == previous:
             raise ValueError(f"two entries have the path {path.decode('utf-8')!r}")
         previous = path
-        flag = b"\x01" if executable else b"\x00"
-        fields = (path, flag, size.to_bytes(8, "little"), bytes.fromhex(digest))
-        hasher.update(b"".join(map(_with_length, fields)))
+        hasher.update(
+            len(path).to_bytes(8, "little")
+            + path
+            + (_EXECUTABLE if executable else _PLAIN)
+            + _EIGHT
+            + size.to_bytes(8, "little")
+            + _THIRTY_TWO
+            + bytes.fromhex(digest)
+        )
     return hasher.hexdigest()
-
-
-def _with_length(field: bytes) -> bytes:
-    return len(field).to_bytes(8, "little") + field

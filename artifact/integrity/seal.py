@@ -15,27 +15,44 @@ _SEAL = re.compile(rb'"seal": "([0-9a-f]{64})"\n\}\n\Z')
 _BLANK = b"0" * 64
 
 
+_TAIL = 128
+"""The seal stands in the last bytes, and a lock may be of many megabytes."""
+
+
 def sealed(data: bytes) -> bytes:
     """``data``, the bytes of a lock whose last field is ``seal``, with the seal of its bytes.
 
     Raises:
         ValueError: where the last field is another one.
     """
-    found = _SEAL.search(data)
-    if found is None:
+    start = _place(data)
+    if start is None:
         raise ValueError("the last field of a lock is its seal")
-    blank = data[: found.start(1)] + _BLANK + data[found.end(1) :]
-    seal = blake3(blank).hexdigest().encode("ascii")
-    return data[: found.start(1)] + seal + data[found.end(1) :]
+    return data[:start] + _seal(data, start) + data[start + 64 :]
+
+
+def _place(data: bytes) -> int | None:
+    """Where the 64 digits of the seal begin."""
+    first = max(len(data) - _TAIL, 0)
+    found = _SEAL.search(data[first:])
+    return None if found is None else first + found.start(1)
+
+
+def _seal(data: bytes, start: int) -> bytes:
+    view = memoryview(data)
+    hasher = blake3(view[:start])
+    hasher.update(_BLANK)
+    hasher.update(view[start + 64 :])
+    return hasher.hexdigest().encode("ascii")
 
 
 def seal_of(data: bytes) -> str | None:
     """The seal that stands in the bytes of a lock; None where there is none."""
-    found = _SEAL.search(data)
-    return None if found is None else found.group(1).decode("ascii")
+    start = _place(data)
+    return None if start is None else data[start : start + 64].decode("ascii")
 
 
 def is_sealed(data: bytes) -> bool:
     """Whether these are the bytes that were sealed."""
-    found = _SEAL.search(data)
-    return found is not None and sealed(data) == data
+    start = _place(data)
+    return start is not None and _seal(data, start) == data[start : start + 64]
