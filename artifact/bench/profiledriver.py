@@ -53,22 +53,26 @@ class Profiler:
 
 def converse(requests: list[dict[str, Any]], into: str, ask: int, hear: int) -> None:
     """Send each request and keep its answer; end the worker after the last or an error."""
-    with os.fdopen(hear, "rb") as answers, os.fdopen(ask, "wb", buffering=0) as questions:
-        with Path(into).open("wb", buffering=0) as kept:
-            for number, request in enumerate(requests, 1):
-                timed = request["op"] == "time"
-                profiler = Profiler() if timed else None
-                if profiler is not None:
-                    profiler.start()
-                questions.write(json.dumps({**request, "id": number}).encode() + b"\n")
-                line = answers.readline()
-                if profiler is not None:
-                    profiler.stop()
-                kept.write(line)
-                if not line or json.loads(line).get("op") != request["op"]:
-                    break
-        questions.write(b'{"op":"quit","id":0}\n')
-        answers.readline()
+    # Not in a `with`: on an error the pipes must stay open until the process has ended with
+    # its status. Closed, they would let the worker come to a good end first.
+    answers, questions = os.fdopen(hear, "rb"), os.fdopen(ask, "wb", buffering=0)
+    with Path(into).open("wb", buffering=0) as kept:
+        for number, request in enumerate(requests, 1):
+            timed = request["op"] == "time"
+            profiler = Profiler() if timed else None
+            if profiler is not None:
+                profiler.start()
+            questions.write(json.dumps({**request, "id": number}).encode() + b"\n")
+            line = answers.readline()
+            if profiler is not None:
+                profiler.stop()
+            kept.write(line)
+            if not line or json.loads(line).get("op") != request["op"]:
+                break
+    questions.write(b'{"op":"quit","id":0}\n')
+    answers.readline()
+    questions.close()
+    answers.close()
 
 
 def main() -> None:

@@ -244,12 +244,19 @@ def _capture(
         # What the worker says of itself comes before what the profiler says of it.
         _require_answers(answers)
         raise
-    _require_answers(answers)
+    answered = _require_answers(answers)
+    if answered != len(json.loads(requests)):
+        raise MeasurementInvalid(
+            "the worker ended before its launch was timed",
+            where=f"backend {backend.name}, shape {shape.name}",
+            expected=f"{len(json.loads(requests))} answers",
+            found=str(answered),
+        )
     return report
 
 
-def _require_answers(path: Path) -> None:
-    """Every answer is one.
+def _require_answers(path: Path) -> int:
+    """How many answers there are, each of which is one.
 
     Raises:
         ArtifactError: what the worker reports, by its class.
@@ -267,6 +274,7 @@ def _require_answers(path: Path) -> None:
             ) from error
         if isinstance(answer, Failed):
             raise reported(answer)
+    return len(lines)
 
 
 def judge(
