@@ -12,6 +12,9 @@
 // Two passes (row statistics first) instead of an online softmax: what is computed has then no
 // order of tiles in it, so that it is no copy of what the kernels do.
 //
+// Quotients and roots are the correctly rounded intrinsics, so that the options with which a kernel
+// beside it is compiled (--use_fast_math) leave the figures as they are.
+//
 // Every kernel: block of 256 threads as 16 x 16; a tile is 64 query rows by 64 keys; dynamic shared
 // memory as the constants below say.
 #pragma once
@@ -189,7 +192,7 @@ oracle_outputs(const unsigned short* q, const unsigned short* k, const unsigned 
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     m[i] = m_in[n.stat(b, h, q0 + 4 * ty + i)];
-    inverse[i] = 1.0f / l_in[n.stat(b, h, q0 + 4 * ty + i)];
+    inverse[i] = __frcp_rn(l_in[n.stat(b, h, q0 + 4 * ty + i)]);
 #pragma unroll
     for (int j = 0; j < 8; ++j) e_acc[i][j] = p_acc[i][j] = 0.0f;
   }
@@ -267,7 +270,7 @@ oracle_tile_fault(const unsigned short* q, const unsigned short* k, const unsign
       for (int j = 0; j < 4; ++j) {
         float p = exp2f(s[i][j] - m[i]);
         part += p;
-        rs[(4 * tx + j) * kPitch + 4 * ty + i] = to_float(to_bf16(p / whole[i]));
+        rs[(4 * tx + j) * kPitch + 4 * ty + i] = to_float(to_bf16(__fdiv_rn(p, whole[i])));
       }
       l[i] += row_sum(part);
     }
@@ -280,7 +283,7 @@ oracle_tile_fault(const unsigned short* q, const unsigned short* k, const unsign
     // A row whose every key was taken out has nothing to divide by: it stays zero, as a kernel that
     // skips the tile would leave it.
     bool empty = sign < 0 && s < 128 && kv_tile == 0;
-    float share = whole[i] / (whole[i] + float(sign) * l[i]);
+    float share = __fdiv_rn(whole[i], whole[i] + float(sign) * l[i]);
     size_t row = n.row(b, s, h);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -330,7 +333,7 @@ extern "C" __global__ void oracle_figures(const unsigned short* out, const float
     }
     if (lane == 0) {
       int i = s / band;
-      float rms = sqrtf(e / kDim), rms0 = sqrtf(e0 / kDim);
+      float rms = __fsqrt_rn(e * (1.0f / kDim)), rms0 = __fsqrt_rn(e0 * (1.0f / kDim));
       atomicMax(band_max + 2 * i, __float_as_uint(rms) & 0x7fffffffu);
       atomicMax(band_max + 2 * i + 1, __float_as_uint(rms0) & 0x7fffffffu);
       atomicAdd(band_sum + 2 * i, double(e) / kDim);

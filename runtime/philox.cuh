@@ -24,11 +24,31 @@ __host__ __device__ inline Words philox4x32_10(Words c, unsigned k0, unsigned k1
   return c;
 }
 
+// The bits of a float and back, on either side; NVRTC has no header to take them from.
+__host__ __device__ inline float as_float(unsigned bits) {
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(bits);
+#else
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+#endif
+}
+__host__ __device__ inline unsigned as_bits(float value) {
+#ifdef __CUDA_ARCH__
+  return __float_as_uint(value);
+#else
+  unsigned bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return bits;
+#endif
+}
+
 // One word as BF16 in [-h, h], h = 2^log2_half_width. Values are finite and never subnormal.
-__device__ inline unsigned short to_input(unsigned word, int log2_half_width) {
+__host__ __device__ inline unsigned short to_input(unsigned word, int log2_half_width) {
   int centred = 2 * int(word >> 8) + 1 - (1 << 24);
-  float value = float(centred) * __uint_as_float(unsigned(127 + log2_half_width - 24) << 23);
-  unsigned bits = __float_as_uint(value);
+  float value = float(centred) * as_float(unsigned(127 + log2_half_width - 24) << 23);
+  unsigned bits = as_bits(value);
   return (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
