@@ -1,0 +1,84 @@
+// Copies by ordinary threads: a tile from global to shared memory in TMA's swizzled layout, and
+// accumulators to shared or global memory as BF16.
+//
+// A [rows, columns] BF16 tile lies in panels of kSwizzle / 2 columns, one panel after the other, `pitch`
+// rows each. Row r of a panel begins at r * kSwizzle bytes; in address bits the 16-byte chunk (bits 4
+// up) is exclusive-ored with bits 7 up: 3 bits of them at 128 bytes, 2 at 64, 1 at 32.
+#pragma once
+
+#include <cute/arch/copy_sm80.hpp>
+#include <cute/arch/copy_sm90.hpp>
+#include <cutlass/arch/memory_sm80.h>
+
+#include "barrier.cuh"
+#include "fragment.cuh"
+
+namespace choreo::cuda {
+
+// The byte at which the 16-byte chunk with column `column` (a multiple of 8) of row `row` begins.
+template <int kSwizzle>
+__host__ __device__ constexpr unsigned swizzled(unsigned row, unsigned column, unsigned pitch_rows) {
+  static_assert(kSwizzle == 128 || kSwizzle == 64 || kSwizzle == 32, "a swizzle of 32, 64 or 128 bytes");
+  unsigned panel = column / (kSwizzle / 2), inner = column % (kSwizzle / 2) * 2;
+  unsigned offset = row * kSwizzle + inner;
+  unsigned mask = (offset >> 7) & (kSwizzle / 16 - 1);
+  return panel * pitch_rows * kSwizzle + (offset ^ (mask << 4));
+}
+
+// kThreads threads (number `thread` of them) copy a [kRows, kColumns] tile, 16 bytes a piece. The
+// caller puts barriers around it; wait_copies ends this thread's part.
+template <int kRows, int kColumns, int kSwizzle, int kThreads>
+__device__ __forceinline__ void copy_tile_async(unsigned char* tile, const __nv_bfloat16* source, size_t row_pitch,
+                                                int thread) {
+  constexpr int kChunks = kColumns / 8;
+  static_assert(kRows * kChunks % kThreads == 0, "the tile divides among the threads");
+#pragma unroll
+  for (int i = 0; i < kRows * kChunks / kThreads; ++i) {
+    int chunk = i * kThreads + thread;
+    int row = chunk / kChunks, column = chunk % kChunks * 8;
+    unsigned char* to = tile + swizzled<kSwizzle>(row, column, kRows);
+    const __nv_bfloat16* from = source + row * row_pitch + column;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+  }
+}
+__device__ __forceinline__ void wait_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  fence_async_proxy();
+}
+
+// The accumulator [64, 2 * kRegisters] as BF16 into a tile that `pitch_rows` rows share, from `first_row`.
+// stmatrix.x4 stores two 8x8 blocks of 16 columns at a time: lane l gives the address of one row of one.
+template <int kSwizzle, int kRegisters>
+__device__ __forceinline__ void store_fragment(unsigned char* tile, const float (&acc)[kRegisters], int first_row,
+                                               int pitch_rows) {
+  int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) % 128 / 32;
+  int row = first_row + 16 * warp + lane % 8 + 8 * (lane / 8 % 2);
+  int column = 8 * (lane / 16);
+#pragma unroll
+  for (int step = 0; step < kRegisters / 8; ++step) {
+    unsigned packed[4];
+#pragma unroll
+    for (int q = 0; q < 4; ++q) packed[q] = pack_bf16(acc[8 * step + 2 * q], acc[8 * step + 2 * q + 1]);
+    unsigned char* to = tile + swizzled<kSwizzle>(row, column + 16 * step, pitch_rows);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(to)),
+                 "r"(packed[0]), "r"(packed[1]), "r"(packed[2]), "r"(packed[3])
+                 : "memory");
+  }
+}
+
+// The same to global memory, in pairs; rows from `rows` on are left out.
+template <int kRegisters>
+__device__ __forceinline__ void store_fragment_global(__nv_bfloat16* target, size_t row_pitch, int rows,
+                                                      const float (&acc)[kRegisters]) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    int r = fragment_row() + 8 * row;
+    if (r >= rows) continue;
+    unsigned* to = reinterpret_cast<unsigned*>(target + r * row_pitch + fragment_column());
+#pragma unroll
+    for (int e = 0; e < kRegisters / 2; e += 2)
+      to[column_of(e) / 2] = pack_bf16(acc[element(row, e)], acc[element(row, e + 1)]);
+  }
+}
+
+}  // namespace choreo::cuda

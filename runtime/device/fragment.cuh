@@ -1,0 +1,68 @@
+// Fragments: what 128 threads of a warpgroup hold of a [64, N] tile.
+//
+// Accumulator, FP32: float acc[N / 2]; register r of thread t is element
+//     row    = 16 * (t / 32) + (t % 32) / 4 + 8 * ((r / 2) % 2)
+//     column = 8 * (r / 4) + 2 * (t % 4) + r % 2
+// so that a thread owns 2 rows, and 4 neighbouring lanes share each.
+// Operand, BF16: unsigned p[N / 4], the same map, two neighbouring columns to a register.
+// Row vector: float v[2], one value for each owned row, the same in the 4 lanes that share it.
+#pragma once
+
+#include <cuda_bf16.h>
+
+namespace choreo::cuda {
+
+// The first row that this thread owns; the other one is 8 further.
+__device__ __forceinline__ int fragment_row() { return 16 * (int(threadIdx.x) % 128 / 32) + int(threadIdx.x) % 32 / 4; }
+// The first column that this thread owns.
+__device__ __forceinline__ int fragment_column() { return 2 * (int(threadIdx.x) % 4); }
+
+// The register of the e-th element that a thread owns in its row (0 or 1), and its column's distance
+// from fragment_column().
+__host__ __device__ constexpr int element(int row, int e) { return 4 * (e / 2) + 2 * row + e % 2; }
+__host__ __device__ constexpr int column_of(int e) { return 8 * (e / 2) + e % 2; }
+
+// The maximum or sum of each row, overwriting `out`, the same in all four lanes.
+template <int kRegisters>
+__device__ __forceinline__ void reduce_max(float (&out)[2], const float (&acc)[kRegisters]) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    float top = acc[element(row, 0)];
+#pragma unroll
+    for (int e = 1; e < kRegisters / 2; ++e) top = fmaxf(top, acc[element(row, e)]);
+    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+    out[row] = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+  }
+}
+
+// A row vector's partial sums of the four lanes become their sum, in all four.
+__device__ __forceinline__ void all_reduce_sum(float (&v)[2]) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    v[row] += __shfl_xor_sync(0xffffffffu, v[row], 2);
+    v[row] += __shfl_xor_sync(0xffffffffu, v[row], 1);
+  }
+}
+
+template <int kRegisters>
+__device__ __forceinline__ void reduce_sum(float (&out)[2], const float (&acc)[kRegisters]) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    float sum = acc[element(row, 0)];
+#pragma unroll
+    for (int e = 1; e < kRegisters / 2; ++e) sum += acc[element(row, e)];
+    out[row] = sum;
+  }
+  all_reduce_sum(out);
+}
+
+// Two floats to two BF16, round to nearest even; `low` is the lower column.
+__device__ __forceinline__ unsigned pack_bf16(float low, float high) {
+  unsigned packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+__device__ __forceinline__ float unpack_low(unsigned packed) { return __uint_as_float(packed << 16); }
+__device__ __forceinline__ float unpack_high(unsigned packed) { return __uint_as_float(packed & 0xffff0000u); }
+
+}  // namespace choreo::cuda
