@@ -38,6 +38,21 @@ template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   cute::warpgroup_wait<kPending>();
 }
+// The same, behind the arithmetic that made `row`. ptxas takes a wait for long and moves it up over
+// independent instructions; work that is meant to run beside the operation would then come after it.
+// A second wait under a condition that depends on `row` holds the place: it is never true, because no
+// arithmetic makes this NaN, and ptxas cannot know.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait_after(const float (&row)[2]) {
+  asm volatile(
+      "{\n\t.reg .pred never;\n\t.reg .b32 low;\n\t"
+      "min.u32 low, %1, %2;\n\t"
+      "setp.eq.u32 never, low, 0xffc0dead;\n\t"
+      "@never wgmma.wait_group.sync.aligned %0;\n\t"
+      "wgmma.wait_group.sync.aligned %0;\n\t}" ::"n"(kPending),
+      "r"(__float_as_uint(row[0])), "r"(__float_as_uint(row[1]))
+      : "memory");
+}
 template <int kRegisters>
 __device__ __forceinline__ void wgmma_end(float (&acc)[kRegisters]) {
   wgmma_fence_registers(acc);
