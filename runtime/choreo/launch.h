@@ -11,6 +11,9 @@
 
 #include "error.h"
 
+// Says that choreo::last_launch() is there: the harness also compiles against a choreo.h that has none.
+#define CHOREO_RECORDS_LAUNCHES 1
+
 namespace choreo {
 
 // The last launch of this process, as it was handed to the CUDA runtime. Launches and readers are on one thread.
