@@ -9,6 +9,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: The longest wait for the thread's end: only one that hangs in a read takes so long.
+_END_S = 5.0
+
 
 class _End:
     """What follows the last item: nothing, or the exception that ended the iteration."""
@@ -20,9 +23,10 @@ class _End:
 def ahead(items: Iterator[T], depth: int) -> Iterator[T]:
     """The items of ``items``, made on a thread while the consumer works on earlier ones.
 
-    Pays where making an item releases the GIL, as decompressing does. At most ``depth``
+    Pays where making an item releases the GIL, as decompressing does. At most ``depth`` + 1
     items wait. An exception of ``items`` is raised here, after the items before it. When
-    this iterator is closed, ``items`` makes at most one more item.
+    this iterator is closed, ``items`` makes at most one more item, and is no longer used when
+    the call returns: what it reads can be closed.
     """
     queue: SimpleQueue[T | _End] = SimpleQueue()
     room = threading.Semaphore(depth)
@@ -39,7 +43,8 @@ def ahead(items: Iterator[T], depth: int) -> Iterator[T]:
         except BaseException as error:
             queue.put(_End(error))
 
-    threading.Thread(target=work, name="ahead", daemon=True).start()
+    thread = threading.Thread(target=work, name="ahead", daemon=True)
+    thread.start()
     try:
         while True:
             item = queue.get()
@@ -52,3 +57,6 @@ def ahead(items: Iterator[T], depth: int) -> Iterator[T]:
     finally:
         stop.set()
         room.release()
+        # The garbage collector may close it on any thread, the iterator's own included.
+        if thread is not threading.current_thread():
+            thread.join(_END_S)

@@ -8,6 +8,7 @@ import mmap
 import os
 import stat
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,10 @@ _WINDOW_BYTES = 16 << 20
 #: The longest wait in one piece. A signal that comes in the instant before a wait begins is
 #: only noticed when the wait ends.
 _WAIT_S = 0.2
+
+#: The longest wait for threads that were told to stop. They look after every block, so only
+#: one that hangs in a read of a dead disk or network takes longer.
+_END_S = 5.0
 
 #: BLAKE3 of one file may itself use several threads, which pays from blocks of this size on.
 _WIDE_BLOCK_BYTES = 4 << 20
@@ -110,6 +115,9 @@ def worth_threads(sizes: Mapping[str, int]) -> bool:
 class Hashing:
     """Files that threads have been hashing since this was made, until they are done or it ends.
 
+    When the block of a ``with`` ends, so have the threads: they are stopped and waited for.
+    One that hangs in a read is left behind after five seconds; it is a daemon.
+
     Args:
         root: The directory that the paths are below.
         sizes: The paths with their sizes in bytes, which need not be right: they decide which
@@ -129,18 +137,24 @@ class Hashing:
         self._todo = deque(_batches(sizes))
         self._done: SimpleQueue[list[_Result] | BaseException] = SimpleQueue()
         self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
         for i in range(min(jobs, len(self._todo))):
             # Small files need the interpreter all the time, large ones hardly at all: one
             # thread begins with the small ones, so that it has the interpreter to itself.
             take = self._todo.popleft if i else self._todo.pop
             # A daemon, so that a signal ends the program at once and not after the last file.
-            threading.Thread(target=self._work, args=(take,), daemon=True).start()
+            thread = threading.Thread(target=self._work, args=(take,), name="hash", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def __enter__(self) -> Hashing:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        deadline = time.monotonic() + _END_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def results(self) -> Iterator[_Result]:
         """Each path with its digests, or with the error that a caller of it has to raise."""
@@ -158,13 +172,15 @@ class Hashing:
     def _work(self, take: Callable[[], list[str]]) -> None:
         narrow, wide = bytearray(BLOCK_BYTES), bytearray()
         try:
-            while not self._stop.is_set():
+            while True:
                 try:
                     batch = take()
                 except IndexError:
                     return
                 results: list[_Result] = []
                 for path in batch:
+                    if self._stop.is_set():
+                        return
                     threads, buffer = 1, narrow
                     if self._sizes[path] > self._wide:
                         threads = self._jobs

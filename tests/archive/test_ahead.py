@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from artifact.archive import ahead as module
 from artifact.archive.ahead import ahead
 
 
@@ -26,16 +27,11 @@ def test_an_exception_comes_after_the_items_before_it() -> None:
         next(made)
 
 
-def settled(counts: list[int]) -> int:
-    """How many items there are once no more come."""
-    before = -1
-    while before != len(counts):
-        before = len(counts)
-        time.sleep(0.05)
-    return before
-
-
-def test_no_more_than_depth_wait_and_closing_stops_it() -> None:
+def test_only_so_many_wait_and_closing_stops_it(
+    monkeypatch: pytest.MonkeyPatch, wait_until: Callable[[Callable[[], object]], None]
+) -> None:
+    monkeypatch.setattr(module, "_END_S", 120.0)
+    before = set(threading.enumerate())
     counts: list[int] = []
 
     def items() -> Iterator[int]:
@@ -45,7 +41,10 @@ def test_no_more_than_depth_wait_and_closing_stops_it() -> None:
 
     made = ahead(items(), 3)
     assert next(made) == 0
-    assert settled(counts) <= 6
+    # One was taken, and four wait.
+    wait_until(lambda: len(counts) >= 5)
+    time.sleep(0.05)  # for what should not come
+    assert len(counts) == 5
     made.close()
-    assert settled(counts) <= 7
-    assert all(t.name != "ahead" or not t.is_alive() for t in threading.enumerate())
+    assert set(threading.enumerate()) <= before
+    assert len(counts) <= 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +19,9 @@ from artifact.model.protocol import Protocol
 
 Make = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("no_watch_left")
+
+
+Wait = Callable[[Callable[[], object]], None]
 
 
 def protocol(limit: float | None = 65.0, wait: float = 0.2) -> Protocol:
@@ -44,21 +48,26 @@ def watch(fake_nvml: Make, gpu_card: Make) -> Any:
 
     yield make
     for watch, nvml in made:
+        # A watch waits for its thread only so long, which a busy machine may exceed.
+        watch._answer_s = 120.0
         nvml.release.set()
         watch.close()
         watch.close()
         assert nvml.running == 0
 
 
-def test_a_window_has_its_part_of_the_trace(watch: Make) -> None:
-    one = watch(processes=iter([[], *[[100, 101]] * 99]).__next__)
+def test_a_window_has_its_part_of_the_trace(watch: Make, wait_until: Wait) -> None:
+    one = watch(processes=iter([[], *[[100, 101]] * 9999]).__next__)
     one.begin()
-    time.sleep(0.28)
+    wait_until(lambda: len(one._thread.taken) >= 5)
     facts, reasons = one.end()
     assert reasons == ()
     assert len(facts) <= 15
-    # Both ends, and one each 50 ms; a machine that does other work may lose some.
-    assert 4 <= facts["readings"] <= 9
+    taken = one._thread.taken
+    assert facts["readings"] == len(taken) >= 6
+    # Twenty times a second and no oftener; only the end of a window does not wait its turn.
+    gaps = [b.at - a.at for a, b in itertools.pairwise(taken[:-1])]
+    assert min(gaps) >= 0.05
     assert (facts["sm_mhz_min"], facts["sm_mhz_mean"], facts["sm_mhz_max"]) == (1980, 1980, 1980)
     assert facts["clock_events"] == "software power cap"
     assert (facts["temperature_c_max"], facts["power_w_mean"]) == (40, 650.0)
@@ -69,7 +78,7 @@ def test_a_window_has_its_part_of_the_trace(watch: Make) -> None:
     assert len(lines) == 1 + facts["readings"]
     assert lines[1].startswith("0.000,0,1980,3201,40,650.0,0x4")
     assert one.facts()["processes"] == "told apart by process id"
-    assert one.facts()["trace_cpu_s"] < 0.1
+    assert 0 <= one.facts()["trace_cpu_s"] < 1
 
 
 def test_nothing_is_written_of_no_window(watch: Make) -> None:
@@ -101,20 +110,29 @@ def test_a_slowdown_within_a_window_makes_it_invalid(watch: Make, mask: int, sai
 
 
 @pytest.mark.parametrize("when", ["beginning", "middle", "end", "before"])
-def test_a_process_that_is_there_in_a_window(watch: Make, when: str) -> None:
+def test_a_process_that_is_there_in_a_window(watch: Make, wait_until: Wait, when: str) -> None:
     running: list[int] = []
-    one = watch(processes=lambda: running)
+    asked: list[str] = []
+    state = "before"
+
+    def processes() -> list[int]:
+        asked.append(state)
+        return running
+
+    one = watch(processes=processes)
 
     def there(now: str) -> None:
+        nonlocal state
+        state = now
         running[:] = [100, 666] if now == when else [100]
 
     there("before")
-    time.sleep(0.02)
     there("beginning")
     one.begin()
     there("middle")
     # Within a window processes are looked at twice a second.
-    time.sleep(0.8 if when == "middle" else 0.06)
+    if when == "middle":
+        wait_until(lambda: asked.count("middle") >= 2)
     there("end")
     found = one.end()[1]
     assert found == (() if when == "before" else ("process 666 computed on the GPU",))
@@ -153,10 +171,10 @@ def test_a_gate_needs_a_temperature(watch: Make) -> None:
     watch(temperatures=[], limit=None).wait()
 
 
-def test_a_card_that_is_lost_within_a_window(watch: Make) -> None:
+def test_a_card_that_is_lost_within_a_window(watch: Make, wait_until: Wait) -> None:
     one = watch(lost_after=3)
     one.begin()
-    time.sleep(0.2)
+    wait_until(lambda: not one._thread.is_alive())
     _, reasons = one.end()
     assert reasons == ("NVML failed while the GPU was measured: GPU is lost",)
     for again in (one.begin, one.wait):
@@ -179,7 +197,7 @@ def test_a_driver_that_hangs_does_not_hang_the_run(watch: Make) -> None:
     with pytest.raises(MeasurementInvalid, match="NVML failed") as caught:
         one.begin()
     assert caught.value.found == "no answer within 0.2 s"
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 19, "it waited for the driver, which hangs for 20 s"
 
 
 def test_a_bug_in_the_thread_is_heard_of(watch: Make) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+from types import SimpleNamespace
 
 import pytest
 
+from artifact.bench import times as module
 from artifact.bench.times import OWN, Times
 
 
@@ -13,17 +14,21 @@ def by_key(times: Times) -> dict[tuple[str, str, str | None], float]:
     return {(t.phase, t.activity, t.backend): t.seconds for t in times.records()}
 
 
-def test_what_is_not_measured_is_the_runners_own() -> None:
+def test_what_is_not_measured_is_the_runners_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 10.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now))
     times = Times()
     times.enter("prepare")
     with times.measure("start", "alpha"):
-        time.sleep(0.02)
-    time.sleep(0.03)
+        now += 2.0
+    now += 3.0
     times.enter("timing")
-    found = by_key(times)
-    assert found["prepare", "start", "alpha"] == pytest.approx(0.02, abs=0.02)
-    assert found["prepare", OWN, None] == pytest.approx(0.03, abs=0.02)
-    assert found["timing", OWN, None] < 0.02
+    now += 0.5
+    assert by_key(times) == {
+        ("prepare", "start", "alpha"): 2.0,
+        ("prepare", OWN, None): 3.0,
+        ("timing", OWN, None): 0.5,
+    }
 
 
 def test_parts_that_are_claimed_never_exceed_the_whole() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -96,22 +95,27 @@ def test_a_program_that_fails_shows_its_last_words(ncu: Tool, tmp_path: Path) ->
     assert caught.value.found == "no report"
 
 
-def test_what_hangs_is_killed_with_all_it_started(ncu: Tool, tmp_path: Path) -> None:
+def test_what_hangs_is_killed_with_all_it_started(
+    ncu: Tool, tmp_path: Path, wait_until: Any
+) -> None:
     mark = tmp_path / "pid"
-    began = time.monotonic()
-    with pytest.raises(MeasurementInvalid, match="did not capture") as caught:
-        run(ncu, tmp_path, ["sh", "-c", f"echo $$ > {mark}; exec sleep 60"], timeout=2.0)
-    assert time.monotonic() - began < 30
-    assert "no end within 2 s" in str(caught.value.found)
-    pid = mark.read_text().strip()
-    end = time.monotonic() + 10
-    # Killed; who reaps it is the system's business.
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
-        if ") Z " in Path(f"/proc/{pid}/stat").read_text():
+    for timeout in (2, 20, 200):
+        with pytest.raises(MeasurementInvalid, match="did not capture") as caught:
+            command = ["sh", "-c", f"echo $$ > {mark}; exec sleep 3600"]
+            run(ncu, tmp_path, command, timeout=float(timeout))
+        assert f"no end within {timeout} s" in str(caught.value.found)
+        if mark.exists() and mark.read_text():  # else the machine is too busy to start a shell
             break
-        time.sleep(0.01)
-    else:
-        assert not Path(f"/proc/{pid}").exists()
+    pid = mark.read_text().strip()
+
+    def ended() -> bool:
+        # Killed; who collects its status is the system's business.
+        try:
+            return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return True
+
+    wait_until(ended)
 
 
 def test_one_that_cannot_be_started(tmp_path: Path) -> None:

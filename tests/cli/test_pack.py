@@ -130,7 +130,7 @@ def _interrupt(start_artifact, tree: Path, number: signal.Signals) -> tuple[int,
         assert time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     return process.returncode, err
 
 

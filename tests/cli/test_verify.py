@@ -225,14 +225,14 @@ def test_a_signal_while_hashing_ends_it_at_once(
     with (tree / "large").open("wb") as file:
         file.write(b"x")
         assert run("lock", cwd=tree).returncode == 0
-        file.truncate(64 << 30)
+        file.truncate(1 << 40)
     process = start_artifact("verify", cwd=tree, XDG_CACHE_HOME=str(tree.parent / "cache"))
     _wait_until_it_reads(process.pid, tree / "large")
     start = time.monotonic()
     process.send_signal(sent)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60, "to read all of it takes many minutes"
     assert words in err and "Traceback" not in err
 
 
@@ -243,14 +243,15 @@ def test_a_signal_that_the_main_thread_sleeps_through(
     with (tree / "large").open("wb") as file:
         file.write(b"x")
         assert run("lock", cwd=tree).returncode == 0
-        file.truncate(64 << 30)
+        file.truncate(1 << 40)
     process = start_artifact("verify", cwd=tree, XDG_CACHE_HOME=str(tree.parent / "cache"))
     _wait_until_it_reads(process.pid, tree / "large")
     time.sleep(1)  # by now the main thread waits for the others
     threads = {int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()}
-    for thread in threads - {process.pid}:
+    # On one processor there are none.
+    for thread in threads - {process.pid} or {process.pid}:
         assert ctypes.CDLL(None).tgkill(process.pid, thread, signal.SIGTERM) == 0
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert process.returncode == 130
 
 

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import ast
-import os
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -124,25 +123,28 @@ def test_an_answer_that_is_none(tmp_path: Path, answer: str) -> None:
         inspect_interpreter(script(tmp_path / "python", ECHO % answer))
 
 
-def test_an_interpreter_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+def runs(pid: int) -> bool:
+    """Whether a process is there and is more than a status that nobody has collected."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_an_interpreter_that_hangs_is_killed_with_its_children(
+    tmp_path: Path, wait_until: Callable[[Callable[[], object]], None]
+) -> None:
     mark = tmp_path / "pid"
     hanging = script(tmp_path / "python", f"#!/bin/sh\nsleep 300 & echo $! > {mark}\nwait\n")
-    started = time.monotonic()
-    with pytest.raises(EnvironmentUnmet, match="did not answer") as caught:
-        inspect_interpreter(hanging, timeout=1.0)
-    assert "within 1 seconds" in (caught.value.expected or "")
-    assert time.monotonic() - started < 30
+    for timeout in (1, 10, 100):
+        with pytest.raises(EnvironmentUnmet, match="did not answer") as caught:
+            inspect_interpreter(hanging, timeout=float(timeout))
+        assert f"within {timeout} seconds" in (caught.value.expected or "")
+        if mark.exists() and mark.read_text():  # else the machine is too busy to start a shell
+            break
     child = int(mark.read_text())
-    for _ in range(100):
-        try:
-            os.kill(child, 0)
-        except ProcessLookupError:
-            break
-        if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the child still runs")
+    wait_until(lambda: not runs(child))
 
 
 def test_an_interpreter_that_prints_without_end_is_killed(

@@ -134,36 +134,52 @@ def test_a_change_while_reading_is_noticed(
         digest._hash(str(path), bytearray(BLOCK_BYTES), fast, 1, None)
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads are waited for as long as this machine needs."""
+    monkeypatch.setattr(digest, "_END_S", 120.0)
+
+
+@pytest.mark.usefixtures("patient")
 def test_an_error_in_a_thread_reaches_the_caller_and_stops_the_others(tmp_path: Path) -> None:
     paths = [str(i) for i in range(500)]
     for path in paths:
         (tmp_path / path).write_bytes(bytes(20_000))
     (tmp_path / "250").unlink()
     (tmp_path / "250").symlink_to("249")
-    before = threading.enumerate()
+    before = set(threading.enumerate())
     with pytest.raises(VerificationError, match="regular"):
         list(hash_files(tmp_path, paths, jobs=3))
-    _no_threads_left(before)
+    assert set(threading.enumerate()) <= before
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_caller_that_leaves_early_stops_the_threads(tmp_path: Path) -> None:
     (tmp_path / "0").write_bytes(b"x")
     for i in range(1, 4):
         with (tmp_path / str(i)).open("wb") as file:
             file.truncate(1 << 40)  # sparse; reading all of it takes minutes
-    before = threading.enumerate()
+    before = set(threading.enumerate())
     pairs = hash_files(tmp_path, ["0", "1", "2", "3"], jobs=2)
     next(pairs)
     pairs.close()  # type: ignore[attr-defined]
-    _no_threads_left(before)
+    assert set(threading.enumerate()) <= before
 
 
-def _no_threads_left(before: list[threading.Thread]) -> None:
-    """Of the threads that were not there ``before``."""
-    for thread in threading.enumerate():
-        if thread not in before and thread.daemon:
-            thread.join(10)
-            assert not thread.is_alive()
+def test_a_thread_that_hangs_in_a_read_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_its_threads: None
+) -> None:
+    release = threading.Event()
+
+    def hang(*_: object) -> Digests:
+        release.wait(120)
+        raise VerificationError("late")
+
+    monkeypatch.setattr(digest, "_END_S", 0.1)
+    monkeypatch.setattr(digest, "_hash", hang)
+    with digest.Hashing(tmp_path, {"a": 1, "b": 1}, fast=False, jobs=2):
+        pass
+    release.set()
 
 
 def test_a_sparse_file_over_4_gib(tmp_path: Path) -> None:

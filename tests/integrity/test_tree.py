@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from artifact.integrity.rules import Rules
 from artifact.integrity.tree import Tree
 from artifact.integrity.verify import verify
 
+pytestmark = pytest.mark.usefixtures("ends_its_threads")
+
 
 @pytest.fixture
 def wide(tree: Path) -> Path:
@@ -24,13 +25,6 @@ def wide(tree: Path) -> Path:
         path.write_bytes(b"%d" % i * 1000)
     write_lock(tree)
     return tree
-
-
-def no_threads_left() -> bool:
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and thread.daemon:
-            thread.join(10)
-    return not any(t.daemon and t.is_alive() for t in threading.enumerate())
 
 
 def test_entries_are_sorted_by_bytes_and_say_what_they_are(tmp_path: Path) -> None:
@@ -86,7 +80,6 @@ def test_files_are_hashed_while_the_tree_is_walked(wide: Path) -> None:
     with tree.reading(dict.fromkeys(paths, 1), fast=True):
         # What is asked for counts, not what was expected.
         assert dict(tree.digests(paths)) == found
-    assert no_threads_left()
 
 
 def test_what_was_expected_and_is_no_file_is_a_finding(wide: Path) -> None:
@@ -103,7 +96,6 @@ def test_what_was_expected_and_is_no_file_is_a_finding(wide: Path) -> None:
         ("special", "many/2/002"),
         ("changed", "many/3/003"),
     ]
-    assert no_threads_left()
 
 
 def test_an_error_while_walking_stops_the_hashing(wide: Path, monkeypatch: Any) -> None:
@@ -115,7 +107,6 @@ def test_an_error_while_walking_stops_the_hashing(wide: Path, monkeypatch: Any) 
     monkeypatch.setattr(Tree, "entries", entries)
     with pytest.raises(EnvironmentUnmet, match="stop"):
         verify(Tree(wide))
-    assert no_threads_left()
 
 
 def test_a_file_that_vanishes_between_walk_and_reading_is_an_error(wide: Path) -> None:
@@ -124,4 +115,3 @@ def test_a_file_that_vanishes_between_walk_and_reading_is_an_error(wide: Path) -
     (wide / "many/0/000").unlink()
     with pytest.raises((EnvironmentUnmet, VerificationError)):
         list(tree.digests(paths))
-    assert no_threads_left()
