@@ -114,3 +114,45 @@ def start_artifact(tmp_path: Path):
     for process in started:
         process.kill()
         process.communicate()
+
+
+NATIVE = Path(__file__).parent / "assets" / "native"
+
+
+@pytest.fixture
+def native_tools(tmp_path: Path) -> Path:
+    """A folder with stand-ins of nvcc and cuobjdump in ``bin/``, and of another ``choreo``."""
+    if shutil.which("g++") is None:
+        pytest.skip("there is no g++ for the stand-in of nvcc")
+    folder = tmp_path / "tools"
+    (folder / "bin").mkdir(parents=True)
+    for name in ("bin/nvcc", "bin/cuobjdump", "choreo"):
+        script = NATIVE / f"{Path(name).name}.py"
+        # A copy, so that the stand-in leaves its traces beside itself.
+        copy = shutil.copy(script, folder / f"{name}.py")
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{copy}" "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def native_artifact(native_tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A locked artifact of two native backends; CUDA_HOME names the stand-in toolkit."""
+    from artifact.build.compiler import find_compiler
+    from artifact.build.regenerate import generate, write
+    from artifact.integrity.documents import load_manifest
+    from artifact.integrity.lockfile import write_lock
+
+    root = tmp_path / "native"
+    (root / "manifests").mkdir(parents=True)
+    shutil.copy(NATIVE / "artifact.toml", root / "manifests/artifact.toml")
+    for folder in ("kernels", "runtime"):
+        shutil.copytree(NATIVE / folder, root / folder)
+    monkeypatch.setenv("CUDA_HOME", str(native_tools))
+    monkeypatch.delenv("CUTE_HOME", raising=False)
+    manifest = load_manifest(root)
+    compiler = find_compiler(native_tools / "choreo")
+    for kernel in manifest.kernels:
+        write(root, generate(root, manifest, kernel, compiler), ())
+    write_lock(root)
+    return root

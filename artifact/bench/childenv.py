@@ -153,14 +153,15 @@ def command_line(backend: Backend, executable: Path, root: Path) -> list[str]:
 
     A Python worker runs isolated (``-I``): neither the working directory nor the worker's
     own folder nor the user's site-packages are searched for modules, and no ``PYTHON*``
-    variable is read.
+    variable is read. A native one is told that it is a worker: started by hand it measures
+    by itself.
 
     Args:
         backend: Its manifest entry.
         executable: The interpreter of a Python backend, or the program of a native one.
         root: The artifact's root.
     """
-    start = [str(executable)]
-    if backend.kind == "python":
-        start += ["-I", str(root / backend.worker)]
-    return [*start, *backend.args, "--backend", backend.name]
+    if backend.kind == "native":
+        return [str(executable), "--worker", "--backend", backend.name, *backend.args]
+    script = str(root / backend.worker)
+    return [str(executable), "-I", script, *backend.args, "--backend", backend.name]

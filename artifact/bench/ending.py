@@ -40,7 +40,7 @@ def explain(
         command: The command line as it was typed.
         scrub: Knows the places of this machine.
     """
-    log = f"{LOGS}/{backend}.log"
+    log = f"{LOGS}/{backend}{'-nvcc' if phase == 'build' else ''}.log"
     has_log = backend is not None and (folder / log).is_file()
     again = shlex.join(command)
     known = _known(error, again)

@@ -47,7 +47,8 @@ def choose(plan: Plan) -> dict[str, Chosen]:
         EnvironmentUnmet: where the command does not name one that is needed.
     """
     chosen: dict[str, Chosen] = {}
-    for name in dict.fromkeys(backend.environment for backend in plan.backends):
+    of_python = [backend.environment for backend in plan.backends if backend.kind == "python"]
+    for name in dict.fromkeys(of_python):
         if name is None:
             chosen[RUNNER] = Chosen(RUNNER, Path(sys.executable), "$PYTHON")
             continue

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from artifact.bench.buildphase import BuildOptions
 from artifact.bench.caches import check_options
 from artifact.bench.childenv import parse_options
 from artifact.bench.device import Gpu, cpu_device, find_gpu, target_of
 from artifact.bench.named import resolve
+from artifact.build.plan import Unit, make_units
 from artifact.errors import EnvironmentUnmet, UsageError
 from artifact.integrity.rules import Rules
 from artifact.model.backend import Backend
@@ -43,6 +45,8 @@ class Options:
     cache_digest: str | None = None
     keep_cache: Path | None = None
     """A new folder that gets the run's compile caches at its end."""
+    build: BuildOptions = field(default_factory=BuildOptions)
+    """How the executables of native backends are made."""
     command: tuple[str, ...] = ("artifact", "run")
     """The command line as it was typed."""
 
@@ -58,6 +62,8 @@ class Plan:
     protocol: Protocol
     backends: tuple[Backend, ...]
     """In the order of the manifest."""
+    units: tuple[Unit, ...]
+    """What native backends are built from."""
     device: Device
     gpu: Gpu | None
     parameters: dict[str, int]
@@ -102,11 +108,20 @@ def make_plan(options: Options, root: Path, manifest: Manifest, nvml: Any = None
     """
     workload = _workload(options, manifest)
     check_options(options.cache_from, options.cache_digest, options.keep_cache)
+    options.build.check()
     _check_names(options, manifest, workload)
     _check_results(options, root, manifest)
     interpreters = resolve(options.interpreters, options.named, manifest.environments)
     gpu, device, parameters = _device(options, manifest, workload, nvml)
     backends = _backends(options, manifest, workload)
+    units = make_units(manifest, backends)
+    if options.build.regenerate and not units:
+        raise UsageError(
+            "no backend of this run is made of a kernel",
+            where="--regenerate",
+            expected="native backends",
+            found=", ".join(backend.name for backend in backends),
+        )
     protocol = _protocol(options, manifest, workload)
     marks: list[Mark] = []
     if not workload.comparable:
@@ -120,6 +135,7 @@ def make_plan(options: Options, root: Path, manifest: Manifest, nvml: Any = None
         workload=workload,
         protocol=protocol,
         backends=backends,
+        units=units,
         device=device,
         gpu=gpu,
         parameters=parameters,
@@ -232,19 +248,11 @@ def _backends(options: Options, manifest: Manifest, workload: Workload) -> tuple
             found="0 backends",
             next=f"artifact run --workload {others[0]}" if others else None,
         )
-    chosen = tuple(
+    return tuple(
         backend
         for backend in of_workload
         if options.backends is None or backend.name in options.backends
     )
-    for backend in chosen:
-        if backend.kind == "native":
-            raise UsageError(
-                "this version of the tool does not build native backends",
-                where=f"backend {backend.name}",
-                next="leave it out with --backends, or take a later version",
-            )
-    return chosen
 
 
 def _protocol(options: Options, manifest: Manifest, workload: Workload) -> Protocol:

@@ -15,9 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from blake3 import blake3
-
 from artifact.bench import caches, ending, gates, interpreters, witness
+from artifact.bench.buildphase import Verified
 from artifact.bench.childenv import child_environment, command_line, make_scratch
 from artifact.bench.device import Watch
 from artifact.bench.exclusive import exclusive
@@ -25,7 +24,7 @@ from artifact.bench.gpuwatch import GpuWatch
 from artifact.bench.interpreters import RUNNER, Chosen
 from artifact.bench.opening import first_document
 from artifact.bench.plan import Options, Plan, make_plan
-from artifact.bench.progress import Estimate, Progress
+from artifact.bench.progress import Progress
 from artifact.bench.rawlog import RawLog
 from artifact.bench.reaper import Reaper
 from artifact.bench.rundir import LOCK_COPY, LOGS, RunDir, create, stamp, utc_now
@@ -35,24 +34,22 @@ from artifact.bench.session import Session
 from artifact.bench.signals import deferred, ignored
 from artifact.bench.summary import summarise
 from artifact.bench.times import Times
+from artifact.bench.timing import take_samples
 from artifact.bench.worker import Worker
-from artifact.errors import (
-    EnvironmentUnmet,
-    MeasurementInvalid,
-    VerificationError,
-)
+from artifact.build.plan import Unit
+from artifact.errors import EnvironmentUnmet, VerificationError
 from artifact.integrity.atomic import write_atomic
-from artifact.model import formula
 from artifact.model.backend import Backend
-from artifact.model.load import read_bytes
+from artifact.model.build import BuildFacts, BuiltKernel
 from artifact.model.manifest import Manifest
 from artifact.model.results import (
     BackendRun,
+    Mark,
     Phase,
     RunResults,
+    Scalar,
     State,
 )
-from artifact.model.root import LOCK, MANIFEST
 from artifact.model.workload import Shape
 
 
@@ -135,7 +132,8 @@ class _Run:
                 if name.startswith(("GPU-", "MIG-")):
                     self.scrub.name("$GPU", name)
         self.sessions: list[Session] = []
-        self.lock_pins: dict[str, str] = {}
+        self.verified: Verified | None = None
+        self.built: dict[str, BuiltKernel] = {}
         self.at: tuple[Backend | None, Shape | None] = (None, None)
         self.rundir = RunDir(folder, first_document(plan, folder.name, moment, self.scrub))
         self._note_device()
@@ -150,6 +148,7 @@ class _Run:
             held.close()
             with self._guarded() as (reaper, scratch):
                 self._verify()
+                self._build()
                 self._prepare(reaper, scratch)
                 self._gates()
                 self._timing()
@@ -199,34 +198,95 @@ class _Run:
 
     def _verify(self) -> None:
         """Nothing of the artifact is executed before this has passed."""
-        from artifact.integrity.documents import load_lock, load_manifest
-        from artifact.integrity.tree import Tree
-        from artifact.integrity.verify import verify
+        from artifact.bench.buildphase import verify_tree
 
+        plan = self.plan
         self._enter("verify", 1)
-        root = self.plan.root
         self.progress.step("every byte against manifests/lock.json")
         with self.times.measure("hash and compare the tree"):
-            report = verify(Tree(root))
-            report.require()
-        data = read_bytes(root / LOCK)
-        if blake3(data).hexdigest() != report.lock_blake3 or (
-            load_manifest(root) != self.plan.manifest
-        ):
-            raise VerificationError(
-                "the tree changed while it was verified",
-                where=f"{MANIFEST} or {LOCK}",
-                cause="another process writes to it",
-                next="artifact verify",
+            self.verified = verify_tree(
+                plan.root,
+                plan.manifest,
+                plan.units,
+                plan.options.build,
+                plan.options.unlocked_env,
             )
-        self.lock_pins = {pin.path: pin.blake3 for pin in load_lock(root).files}
-        write_atomic(self.folder / LOCK_COPY, data)
+        write_atomic(self.folder / LOCK_COPY, self.verified.lock_data)
+        self._note_tree()
+
+    def _note_tree(self) -> None:
+        """Let results.json say what is run: the tree, and what of it is not as locked."""
+        assert self.verified is not None
+        report, accepted = self.verified.report, self.verified.accepted
         reference = self.rundir.get("artifact")
         self.rundir.set(
             artifact=reference.model_copy(
-                update={"content_id": report.content_id, "lock_blake3": report.lock_blake3}
+                update={
+                    "content_id": report.content_id,
+                    "lock_blake3": report.lock_blake3,
+                    "modified": accepted.paths,
+                }
             )
         )
+        if accepted.paths:
+            self._mark("MODIFIED")
+
+    def _mark(self, mark: Mark) -> None:
+        self.rundir.set(marks=tuple(dict.fromkeys((mark, *self.rundir.get("marks")))))
+
+    def _build(self) -> None:
+        """Make the executables of native backends, or take those that are there."""
+        from artifact.bench import buildphase
+
+        plan, verified = self.plan, self.verified
+        assert verified is not None
+        if not plan.units:
+            return
+        self._enter("build", len(plan.units))
+        facts = verified.facts
+        if facts is None:
+            with self.times.measure("build"):
+                facts, self.verified = buildphase.make(
+                    plan.root,
+                    plan.manifest,
+                    plan.units,
+                    plan.options.build,
+                    verified,
+                    unlocked=plan.options.unlocked_env,
+                    done=lambda _, kernel: self.progress.step(buildphase.words(kernel)),
+                    failed=self._not_built,
+                    say=self.progress.message,
+                )
+            self._note_tree()
+        else:
+            for kernel in facts.kernels:
+                self.progress.step(buildphase.words(kernel))
+        self.built = {kernel.build.backend: kernel for kernel in facts.kernels}
+        self.rundir.set(build=self._with_logs(facts))
+        if facts.differences:
+            self._mark("UNLOCKED")
+
+    def _not_built(self, unit: Unit) -> None:
+        self.at = (next(b for b in self.plan.backends if b.name == unit.backend), None)
+        self._keep_log(unit)
+
+    def _with_logs(self, facts: BuildFacts) -> BuildFacts:
+        """``facts`` with the compiler's words of each build copied into the run folder."""
+        units = {unit.backend: unit for unit in self.plan.units}
+        kernels = []
+        for kernel in facts.kernels:
+            name = self._keep_log(units[kernel.build.backend])
+            kernels.append(kernel.model_copy(update={"log": name}))
+        return facts.model_copy(update={"kernels": tuple(kernels)})
+
+    def _keep_log(self, unit: Unit) -> str | None:
+        log = unit.log(self.plan.root)
+        if not log.is_file():
+            return None
+        text = self.scrub.text(log.read_text(encoding="utf-8", errors="replace"))
+        name = f"{LOGS}/{log.name}"
+        write_atomic(self.folder / name, text.encode("utf-8"))
+        return name
 
     def _prepare(self, reaper: Reaper, scratch: Path) -> None:
         plan = self.plan
@@ -239,8 +299,7 @@ class _Run:
                 interpreter = interpreters.inspect(plan, chosen, self.scrub)
             self.rundir.add("interpreters", interpreter)
             if interpreter.locked is False:
-                marks = self.rundir.get("marks")
-                self.rundir.set(marks=tuple(dict.fromkeys(("UNLOCKED", *marks))))
+                self._mark("UNLOCKED")
         for backend in plan.backends:
             self.at = (backend, None)
             self.progress.step(f"{backend.name}: start")
@@ -281,35 +340,53 @@ class _Run:
             device_uuid=None if plan.gpu is None else plan.gpu.uuid,
         )
         recorded = self.scrub.mapping(environment.recorded)
-        chosen = self.chosen[backend.environment or RUNNER]
+        executable, name = self._executable(backend)
         log = RawLog(self.folder / LOGS / f"{backend.name}.log", self.scrub)
-        for name, value in sorted(recorded.items()):
-            log.note(f"{name}={value}")
+        for variable, value in sorted(recorded.items()):
+            log.note(f"{variable}={value}")
         worker = Worker(
             backend.name,
-            command_line(backend, chosen.path, plan.root),
+            command_line(backend, executable, plan.root),
             environment=environment.values,
             cwd=plan.root,
             log=log,
             reaper=reaper,
         )
-        session = Session(backend, plan, worker, self.times)
+        known: dict[str, Scalar] = {}
+        if (kernel := self.built.get(backend.name)) is not None:
+            known["cubin_sha256"] = kernel.build.cubin_sha256
+        session = Session(backend, plan, worker, self.times, known)
         self.sessions.append(session)
         hello = session.start()
+        assert self.verified is not None
+        digests = {p.path: p.blake3 for p in self.verified.lock.files}
+        digests.update(self.verified.accepted.digests)
         self.rundir.add(
             "backends",
             BackendRun(
                 name=backend.name,
                 title=backend.title,
                 anchor=backend.anchor,
-                environment=chosen.environment,
+                environment=name,
                 worker=backend.worker,
-                worker_blake3=self.lock_pins.get(backend.worker),
+                worker_blake3=digests.get(backend.worker),
                 env=recorded,
                 versions=self.scrub.mapping(hello.versions),
                 log=f"{LOGS}/{backend.name}.log",
             ),
         )
+
+    def _executable(self, backend: Backend) -> tuple[Path, str | None]:
+        """The program that runs ``backend``, and the environment that it comes from."""
+        if backend.kind == "python":
+            chosen = self.chosen[backend.environment or RUNNER]
+            return chosen.path, chosen.environment
+        from artifact.build.accept import require_executable
+
+        (unit,) = (unit for unit in self.plan.units if unit.backend == backend.name)
+        root, kernel = self.plan.root, self.built[backend.name]
+        require_executable(root, unit, kernel.build.executable_sha256)
+        return unit.file(root).relative_to(root), None
 
     def _gates(self) -> None:
         """Every backend at every shape: right outputs pass, wrong ones do not."""
@@ -335,60 +412,33 @@ class _Run:
 
     def _timing(self) -> None:
         plan = self.plan
-        shapes = {shape.name: shape for shape in plan.workload.shapes}
-        sessions = {session.backend.name: session for session in self.sessions}
-        windows = schedule(plan.protocol, tuple(sessions), tuple(shapes), plan.anchor)
-        work = {
-            name: float(formula.evaluate(plan.manifest.metric.work, shape.dims))
-            for name, shape in shapes.items()
-        }
-        estimate = Estimate(work)
+        names = [session.backend.name for session in self.sessions]
+        shapes = [shape.name for shape in plan.workload.shapes]
+        windows = schedule(plan.protocol, names, shapes, plan.anchor)
         self.rundir.set(order=suite_order(windows))
         self._enter("timing", len(windows))
-        self.watch.workers([pid for s in self.sessions if (pid := s.worker.pid) is not None])
-        before: tuple[str, int] | None = None
-        for number, window in enumerate(windows):
-            session, shape = sessions[window.backend], shapes[window.shape]
-            self.at = (session.backend, shape)
-            label = f"{window.backend}, {window.shape}, round {window.round + 1}"
-            self.progress.step(label, estimate.remaining(windows[number:]))
-            if plan.protocol.order == "interleaved":
-                # Every backend of a block holds its tensors before any of them is timed.
-                for other in self.sessions:
-                    self.at = (other.backend, shape)
-                    other.prepare(shape)
-                self.at = (session.backend, shape)
-            session.prepare(shape)
-            # Each pass in paper order, each window in interleaved order.
-            if (window.backend, window.position) != before:
-                before = (window.backend, window.position)
-                with self.times.measure("wait for the device", window.backend):
-                    self.watch.wait()
-            sample = session.time(window, self.watch)
-            self.rundir.add("samples", sample)
-            if not sample.valid:
-                raise MeasurementInvalid(
-                    f"a sample of {window.backend} is not valid",
-                    expected="a device that is left alone and keeps its clocks",
-                    found="; ".join(sample.reasons),
-                )
-            estimate.add(window, sample.seconds or 0.0)
-            self.rundir.save_soon()
-        for session in self.sessions:
-            self.at = (session.backend, None)
-            session.confirm()
-            with self.times.measure("stop", session.backend.name):
-                session.worker.stop()
+        take_samples(
+            plan,
+            self.sessions,
+            windows,
+            rundir=self.rundir,
+            watch=self.watch,
+            times=self.times,
+            progress=self.progress,
+            at=self._turn,
+        )
+
+    def _turn(self, backend: Backend, shape: Shape | None) -> None:
+        self.at = (backend, shape)
 
     def _verify_again(self) -> None:
         """The tree is still the one that was verified: its content id stands in the results."""
-        from artifact.integrity.tree import Tree
-        from artifact.integrity.verify import verify
+        from artifact.bench.buildphase import verify_again
 
-        before = self.rundir.get("artifact").content_id
+        assert self.verified is not None
+        before = self.verified.report.content_id
         with self.times.measure("hash and compare the tree"):
-            report = verify(Tree(self.plan.root))
-        report.require()
+            report = verify_again(self.plan.root, self.verified.accepted)
         if report.content_id != before:
             raise VerificationError(
                 "the tree changed while it was measured",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from artifact.bench import gates, witness
@@ -39,8 +40,25 @@ _CLOCK_SLACK = 1.001
 class Session:
     """One backend of a run, and the shape whose tensors its worker holds at the moment."""
 
-    def __init__(self, backend: Backend, plan: Plan, worker: Worker, times: Times) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        plan: Plan,
+        worker: Worker,
+        times: Times,
+        known: Mapping[str, Scalar] = MappingProxyType({}),
+    ) -> None:
+        """A session that has not begun.
+
+        Args:
+            backend: Its manifest entry.
+            plan: What the run does.
+            worker: Its process, which is started later.
+            times: Where the time goes.
+            known: Facts of the kernel that the runner itself knows, from its build.
+        """
         self.backend = backend
+        self._known = dict(known)
         self.worker = worker
         self.hello: Hello | None = None
         self._plan = plan
@@ -154,10 +172,18 @@ class Session:
         with self._times.measure("witness", self.backend.name):
             answer: Witnessed = self._ask(Witnessed)
         scrub = self.worker.log.scrub
-        return {
+        said = {
             name: scrub.text(value) if isinstance(value, str) else value
             for name, value in answer.facts.items()
         }
+        for name, value in self._known.items():
+            if said.get(name, value) != value:
+                raise KernelChanged(
+                    f"{self.backend.name} runs another kernel than was built",
+                    expected=f"{name} {value!r}",
+                    found=f"{name} {said[name]!r}",
+                )
+        return {**said, **self._known}
 
     def time(self, window: Window, watch: Watch) -> Sample:
         """Take the sample of ``window``.

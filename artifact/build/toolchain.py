@@ -167,8 +167,8 @@ def ask(command: Iterable[str | Path], *, cwd: Path | None = None) -> str:
 
 def _nvcc_version(path: Path) -> str:
     printed = ask([path, "--version"])
-    match = _VERSION.search(printed)
-    if match is None:
+    version = version_in(printed)
+    if version is None:
         raise EnvironmentUnmet(
             "nvcc does not say its version",
             where=str(path),
@@ -176,7 +176,7 @@ def _nvcc_version(path: Path) -> str:
             found=(printed.strip().splitlines() or ["nothing"])[-1],
             next=f"{path} --version",
         )
-    return match.group(1)
+    return version
 
 
 def front_end_version(nvcc: Tool) -> str:
@@ -200,17 +200,23 @@ def front_end_version(nvcc: Tool) -> str:
         head = ""
         if output.is_file():
             head = output.read_text(encoding="utf-8", errors="replace")[:2000]
-    match = _VERSION.search(head)
-    if problem is not None and (match is None or match.group(1) == nvcc.version):
+    version = version_in(head)
+    if problem is not None and version in (None, nvcc.version):
         raise problem
-    if match is None:
+    if version is None:
         raise EnvironmentUnmet(
             "the code that nvcc makes does not name its compiler",
             where=str(nvcc.path),
             expected="a comment with its release at the head of the PTX",
             found=(head.splitlines() or ["nothing"])[0],
         )
-    return match.group(1)
+    return version
+
+
+def version_in(text: str) -> str | None:
+    """The version in what a tool prints of itself, or at the head of the PTX that it makes."""
+    match = _VERSION.search(text)
+    return match.group(1) if match else None
 
 
 def nvcc_home(nvcc: Tool) -> Path:

@@ -34,6 +34,8 @@ _ParserError: type[Exception] = typer.BadParameter.__mro__[2]
 COMMANDS: dict[str, str] = {
     "verify": "Check a tree, an archive or a results folder.",
     "lock": "Pin the tree as it is now, after an intended change.",
+    "regenerate": "Compile the kernels to CUDA, or check that generated/ is that.",
+    "build": "Build the native backends.",
     "run": "Verify, check and time the backends; write results.",
     "pack": "Write a deterministic .tar.gz or .zip of the tree.",
     "unpack": "Unpack an archive safely and verify it.",

@@ -19,7 +19,8 @@ def command(
     """Pin the tree as it is now, after an intended change, and print what changed.
 
     Writes manifests/schema/, manifests/provenance.json and manifests/lock.json. Refuses what
-    cannot be pinned: symlinks, names that are not portable, stale generated files.
+    cannot be pinned: symlinks, names that are not portable, stale generated files. The
+    machine code of a native backend is pinned where build/ has a build of these very files.
 
     Examples:  artifact lock    artifact lock --json
     """
@@ -33,6 +34,10 @@ def command(
         out.say("nothing changed")
     for path in outcome.written:
         out.detail(f"written: {path}")
+    for line in outcome.unbuilt:
+        out.say(f"note:       {line}")
+    if outcome.unbuilt:
+        out.say("            to pin it: artifact build, then: artifact lock")
     out.say(f"pinned:     {len(outcome.lock.files)} files and the lock")
     out.always(f"content id: blake3:{outcome.content_id}")
     out.document(
@@ -41,5 +46,6 @@ def command(
             "files": len(outcome.lock.files) + 1,
             "changes": list(outcome.changes),
             "written": list(outcome.written),
+            "unbuilt": list(outcome.unbuilt),
         }
     )

@@ -68,7 +68,37 @@ ResultsDir = Annotated[
 UnlockedEnv = Annotated[
     bool,
     typer.Option(
-        "--unlocked-env", help="Accept interpreters that differ from their lock; runs record it."
+        "--unlocked-env",
+        help="Accept interpreters and a toolkit that differ from their locks; runs record it.",
+    ),
+]
+
+Nvcc = Annotated[
+    Path | None,
+    typer.Option("--nvcc", metavar="PATH", help="The CUDA compiler (default: found)."),
+]
+Cutlass = Annotated[
+    Path | None,
+    typer.Option("--cutlass", metavar="DIR", help="The CUTLASS headers (default: found)."),
+]
+Regenerate = Annotated[
+    bool,
+    typer.Option(
+        "--regenerate", help="Generate the CUDA of the chosen kernels anew; runs record it."
+    ),
+]
+Choreo = Annotated[
+    Path | None,
+    typer.Option(
+        "--choreo", metavar="PATH", help="Another compiler of the kernel language than ours."
+    ),
+]
+ChoreoInclude = Annotated[
+    Path | None,
+    typer.Option(
+        "--choreo-include",
+        metavar="DIR",
+        help="The headers of that compiler (default: runtime/ of its checkout).",
     ),
 ]
 

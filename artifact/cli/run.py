@@ -12,12 +12,17 @@ import typer
 
 from artifact.bench.progress import Lines, Progress, duration
 from artifact.cli.options import (
+    Choreo,
+    ChoreoInclude,
+    Cutlass,
     Gpu,
     Interpreter,
     Json,
     NoColor,
+    Nvcc,
     Python,
     Quiet,
+    Regenerate,
     ResultsDir,
     Root,
     UnlockedEnv,
@@ -69,6 +74,18 @@ def command(
     results_dir: ResultsDir = None,
     worker_env: WorkerEnv = None,
     unlocked_env: UnlockedEnv = False,
+    build_only: Annotated[
+        bool, typer.Option("--build-only", help="Build the native backends, and run nothing.")
+    ] = False,
+    skip_build: Annotated[
+        bool,
+        typer.Option("--skip-build", help="Run what is built; refused where anything changed."),
+    ] = False,
+    regenerate: Regenerate = False,
+    choreo: Choreo = None,
+    choreo_include: ChoreoInclude = None,
+    nvcc: Nvcc = None,
+    cutlass: Cutlass = None,
     cache_from: Annotated[
         Path | None,
         typer.Option(
@@ -95,13 +112,19 @@ def command(
     gates, and every known-wrong output must fail them, before anything is timed. A workload
     for a GPU is never run on the processor instead.
 
+    Native backends are built first. --regenerate takes a changed kernel source of the chosen
+    backends, generates its CUDA and builds that; --skip-build then runs exactly this build.
+    Such a run says MODIFIED in every table, until `artifact lock`.
+
     Examples:  artifact run --workload NAME    artifact run --gpu 0 --backends A,B
 
-    Exit codes: 1 the tree is not as locked, 2 usage, 3 no GPU, interpreter, room or free
-    device, 4 a gate failed, 5 the measurement is not valid, 6 something else would have run.
+    Exit codes: 1 the tree is not as locked or a build failed, 2 usage, 3 no GPU, interpreter,
+    toolkit, room or free device, 4 a gate failed, 5 the measurement is not valid, 6 something
+    else would have run.
     """
     out = Output(json=json, quiet=quiet, verbose=verbose, color=not no_color)
     began = time.monotonic()
+    from artifact.bench.buildphase import BuildOptions
     from artifact.bench.plan import Options
     from artifact.bench.runner import run
     from artifact.cli.usage import not_unicode
@@ -127,10 +150,24 @@ def command(
         cache_from=cache_from,
         cache_digest=cache_digest,
         keep_cache=keep_cache,
+        build=BuildOptions(
+            skip=skip_build,
+            regenerate=regenerate,
+            choreo=choreo,
+            choreo_include=choreo_include,
+            nvcc=nvcc,
+            cutlass=cutlass,
+        ),
         command=("artifact", *sys.argv[1:]),
     )
+    manifest = load_manifest(place)
+    if build_only:
+        from artifact.cli.build import build_backends, of_run
+
+        build_backends(out, place, manifest, of_run(manifest, options), options.build, unlocked_env)
+        return
     progress = _progress(out)
-    outcome = run(options, place, load_manifest(place), progress)
+    outcome = run(options, place, manifest, progress)
     _print(out, outcome, time.monotonic() - began)
     out.document(lambda: _document(outcome))
 

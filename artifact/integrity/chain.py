@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from artifact.integrity.documents import KernelFiles
@@ -82,6 +82,7 @@ def chain_findings(
     links: Sequence[Link],
     digests: Mapping[str, str],
     heads: Mapping[str, bytes],
+    pinned: Collection[str],
 ) -> Iterator[Finding]:
     """Where manifest, lock, stamps and files disagree about what was made of what.
 
@@ -91,6 +92,7 @@ def chain_findings(
         digests: BLAKE3 of the files as found, by path; a file that is not there is left out
             (the inventory reports it).
         heads: The first :data:`STAMP_BYTES` bytes of each generated file that is there.
+        pinned: Every path that the lock pins.
     """
     yield from shared_generated(kernels)
     by_kernel = {link.kernel: link for link in links}
@@ -99,6 +101,14 @@ def chain_findings(
             yield Finding("chain", name, f"the lock has {count} links for one kernel")
     known = {kernel.name for kernel in kernels}
     for link in links:
+        for header in link.headers:
+            if header not in pinned:
+                yield Finding(
+                    "chain",
+                    header,
+                    f"the kernel {link.kernel} was compiled with it, and the lock does not pin it",
+                    reason="artifact lock",
+                )
         if link.kernel not in known:
             yield Finding(
                 "chain",

@@ -116,6 +116,7 @@ def read_documents(source: Source) -> Documents:
                 generated_blake3=c["generated_blake3"],
                 compiler=c["compiler"],
                 flags=tuple(c["flags"]),
+                headers=tuple((c.get("build") or {}).get("headers", ())),
             )
             for c in lock["chain"]
         ),

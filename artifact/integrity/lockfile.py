@@ -17,6 +17,7 @@ from blake3 import blake3
 from artifact import __version__
 from artifact.errors import VerificationError
 from artifact.integrity.atomic import write_atomic
+from artifact.integrity.built import pin_builds
 from artifact.integrity.contentid import content_id
 from artifact.integrity.documents import load_lock, load_manifest, trust
 from artifact.integrity.pinning import make_lock, pin_bytes
@@ -24,6 +25,8 @@ from artifact.integrity.seal import seal_of, sealed
 from artifact.model.load import dump_json
 from artifact.model.lock import ChainPin, DeflatePin, FilePin, Lock
 from artifact.model.root import LOCK, PROVENANCE, SCHEMAS
+
+_SHORT = 16
 
 if TYPE_CHECKING:
     from artifact.model.manifest import Manifest
@@ -41,6 +44,8 @@ class LockOutcome:
     """What differs from the lock before, a line each; empty where nothing does."""
     written: tuple[str, ...]
     """Paths whose bytes changed on disk."""
+    unbuilt: tuple[str, ...] = ()
+    """Why the machine code of native backends is not pinned, a sentence each."""
 
 
 def write_lock(root: Path) -> LockOutcome:
@@ -55,11 +60,12 @@ def write_lock(root: Path) -> LockOutcome:
     produced = _schemas()
     # The provenance repeats the chain, which only a lock knows; the lock pins the provenance.
     draft = make_lock(root, manifest, {**produced, PROVENANCE: b""})
+    old, old_data = _old_lock(root)
+    draft, unbuilt = pin_builds(root, manifest, draft, old)
     provenance = _provenance(manifest, draft)
     produced[PROVENANCE] = dump_json("provenance", provenance, PROVENANCE)
     lock = _with_pin(draft, PROVENANCE, produced[PROVENANCE])
     data = sealed(dump_json("lock", lock, LOCK))
-    old, old_data = _old_lock(root)
     written = [
         path
         for path, contents in (*produced.items(), (LOCK, data))
@@ -72,7 +78,7 @@ def write_lock(root: Path) -> LockOutcome:
     rows = [(pin.path, pin.executable, pin.size, pin.blake3) for pin in lock.files]
     rows.append((LOCK, False, len(data), blake3(data).hexdigest()))
     lock = lock.model_copy(update={"seal": seal_of(data)})
-    return LockOutcome(lock, content_id(rows), tuple(lines), tuple(written))
+    return LockOutcome(lock, content_id(rows), tuple(lines), tuple(written), unbuilt)
 
 
 def changes(old: Lock | None, new: Lock) -> list[str]:
@@ -115,7 +121,10 @@ def _pin_change(path: str, before: FilePin | None, after: FilePin | None) -> Ite
 def _link_words(link: ChainPin | None) -> str:
     if link is None:
         return "no longer linked"
-    return f"{link.source} -> {link.generated} by {link.compiler}"
+    text = f"{link.source} -> {link.generated} by {link.compiler}"
+    if link.build is None:
+        return text
+    return f"{text} -> cubin sha256:{link.build.cubin_sha256[:_SHORT]} by nvcc {link.build.nvcc}"
 
 
 def _with_pin(lock: Lock, path: str, data: bytes) -> Lock:

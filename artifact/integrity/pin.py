@@ -42,6 +42,8 @@ class Link:
     generated_blake3: str
     compiler: str
     flags: tuple[str, ...]
+    headers: tuple[str, ...] = ()
+    """Headers of the tree that its compilation opens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,4 +267,4 @@ def _chain(
         if kernel.generated in inventory.present
     }
     found = {path: digests[path].blake3 for path in inventory.present}
-    return list(chain_findings(documents.kernels, documents.links, found, heads))
+    return list(chain_findings(documents.kernels, documents.links, found, heads, documents.pins))

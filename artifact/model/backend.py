@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
 from artifact.model.base import Hex64, Model, Name, RelPath, Text
+from artifact.model.formula import Formula
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -59,7 +60,8 @@ class Backend(Model):
     kind: Literal["python", "native"]
     device: Literal["cpu", "gpu"]
     worker: RelPath
-    """A Python file that speaks the worker protocol, or the native executable's source."""
+    """A Python file that speaks the worker protocol, or the generated file of the kernel that
+    a native backend is built from."""
     args: tuple[str, ...] = ()
     environment: Name | None = None
     """Which locked environment its interpreter comes from; null: the runner's own."""
@@ -70,7 +72,17 @@ class Backend(Model):
     """The kernel that a native backend is built from."""
     env: dict[EnvName, str] = {}
     """Environment variables of the worker, beside the runner's allow-list."""
+    direct: dict[EnvName, Formula] = {}
+    """Variables that select a shape where a native executable is started by hand, each a
+    formula over the shape's dimensions; workers never get them."""
     witness: Witness = Witness()
+
+
+class KernelExpectations(Model):
+    """What the machine code of a kernel must hold, or its build fails."""
+
+    sass: tuple[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_.]*$")], ...] = ()
+    """Instructions, such as ``HGMMA``: each stands at least once in the kernel."""
 
 
 class Kernel(Model):
@@ -79,6 +91,21 @@ class Kernel(Model):
     name: Name
     source: RelPath
     generated: RelPath
+    compiler_flags: tuple[Text, ...] = ()
+    """Flags of this kernel's generation, behind those of ``build.compiler_flags``."""
+    nvcc_flags: tuple[Text, ...] = ()
+    """Flags of this kernel's compilation, behind those of ``build.nvcc_flags``."""
+    expect: KernelExpectations = KernelExpectations()
+
+
+class BuildRules(Model):
+    """How every kernel is generated and compiled."""
+
+    compiler_flags: tuple[Text, ...] = ()
+    """Flags of the kernel language's compiler. They stand in the stamp of what it makes."""
+    compiler_output: tuple[Text, ...] = ("-es",)
+    """What asks another compiler (``--choreo``) for CUDA source."""
+    nvcc_flags: tuple[Text, ...] = ()
 
 
 class Environment(Model):

@@ -23,6 +23,21 @@ class FilePin(Model):
     sha256: Hex64
 
 
+class BuildPin(Model):
+    """What was compiled of a generated file, as ``artifact lock`` found its build."""
+
+    nvcc: Text
+    """The version of nvcc, such as ``13.0.88``."""
+    nvcc_flags: tuple[str, ...]
+    headers: tuple[RelPath, ...]
+    """Every header of the tree that nvcc opened; their digests are those of ``files``."""
+    libraries: dict[Name, Hex64]
+    """Digests of the headers from outside of the tree that can reach the machine code, by
+    where they come from: ``toolkit``, ``cutlass``, ``compiler``."""
+    cubin_sha256: Hex64
+    """Of the machine code: a build with the same tools that has it is bit-identical."""
+
+
 class ChainPin(Model):
     """One link of the chain: which source and compiler a generated file was made of."""
 
@@ -34,6 +49,8 @@ class ChainPin(Model):
     compiler: Text
     """The compiler's name and version, such as ``choreo-py 0.1.0``."""
     flags: tuple[str, ...]
+    build: BuildPin | None = None
+    """Null where no build of these very files was there to pin."""
 
 
 class DeflatePin(Model):

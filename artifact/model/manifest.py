@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from artifact.model import formula
-from artifact.model.backend import Backend, Dependency, Environment, Kernel
+from artifact.model.backend import Backend, BuildRules, Dependency, Environment, Kernel
 from artifact.model.base import Model, Name, RelPath, RunName, Text, UtcTime
 from artifact.model.formula import Formula
 from artifact.model.protocol import Protocol
@@ -176,6 +176,7 @@ class Manifest(Model):
     targets: tuple[Target, ...] = ()
     environments: tuple[Environment, ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    build: BuildRules = BuildRules()
     dependencies: tuple[Dependency, ...] = ()
     downloads: dict[Name, RelPath] = {}
     """Single files that ``pack --individual`` writes beside the archive."""
@@ -194,6 +195,18 @@ class Manifest(Model):
     def protocol(self, name: str) -> Protocol | None:
         """The protocol called ``name``."""
         return next((p for p in self.protocols if p.name == name), None)
+
+    def kernel(self, name: str) -> Kernel | None:
+        """The kernel called ``name``."""
+        return next((k for k in self.kernels if k.name == name), None)
+
+    def compiler_flags(self, kernel: Kernel) -> tuple[str, ...]:
+        """The flags that ``kernel`` is generated with."""
+        return (*self.build.compiler_flags, *kernel.compiler_flags)
+
+    def nvcc_flags(self, kernel: Kernel) -> tuple[str, ...]:
+        """The flags that ``kernel`` is compiled with."""
+        return (*self.build.nvcc_flags, *kernel.nvcc_flags)
 
     def backends_of(self, workload: str) -> tuple[Backend, ...]:
         """The backends that run ``workload``, in the order of the manifest."""
@@ -248,6 +261,27 @@ def _problems(manifest: Manifest) -> Iterable[str]:
             yield from unknown(f"backends[{i}].environment", backend.environment, "environments")
         if backend.kernel is not None:
             yield from unknown(f"backends[{i}].kernel", backend.kernel, "kernels")
+        yield from _native_problems(manifest, f"backends[{i}]", backend)
+
+
+def _native_problems(manifest: Manifest, place: str, backend: Backend) -> Iterable[str]:
+    """What a native backend lacks, or what only a native one may have."""
+    if backend.kind != "native":
+        if backend.direct:
+            yield f"{place}.direct: only a native backend is started by hand"
+        return
+    if backend.kernel is None:
+        yield f"{place}.kernel: a native backend is built from a kernel of the manifest"
+    elif (kernel := manifest.kernel(backend.kernel)) and kernel.generated != backend.worker:
+        yield f"{place}.worker: found {backend.worker!r}, the kernel has {kernel.generated!r}"
+    if backend.environment is not None:
+        yield f"{place}.environment: a native backend runs in no Python environment"
+    known = [shape.dims.keys() for w in manifest.workloads if w.name in backend.workloads
+             for shape in w.shapes]  # fmt: skip
+    for variable, text in backend.direct.items():
+        for name in sorted(formula.names(text)):
+            if any(name not in dims for dims in known):
+                yield f"{place}.direct.{variable}: uses {name!r}, which a shape lacks"
 
 
 def _shape_problems(manifest: Manifest, place: str, dims: dict[str, int]) -> Iterable[str]:

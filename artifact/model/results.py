@@ -19,6 +19,7 @@ from pydantic import (
 
 from artifact.model.backend import Dependency
 from artifact.model.base import Hex64, Model, Name, RelPath, Text, UtcTime
+from artifact.model.build import BuildFacts
 from artifact.model.lock import FilePin
 from artifact.model.manifest import GateRules, StatisticsRules
 from artifact.model.protocol import Protocol
@@ -31,8 +32,8 @@ Milliseconds = Annotated[float, Field(ge=1e-9, le=1e12)]
 """A time of one launch. The bounds lie far outside of what any clock could show, and keep
 every ratio and rate of two times a finite number."""
 
-Phase = Literal["verify", "prepare", "gates", "timing", "report", "done"]
-"""The phases of a run, in their order."""
+Phase = Literal["verify", "build", "prepare", "gates", "timing", "report", "done"]
+"""The phases of a run, in their order; only a run of native backends has ``build``."""
 
 Mark = Literal["UNLOCKED", "MODIFIED", "NOT COMPARABLE", "CUSTOM PROTOCOL"]
 """What every table of a run must say about it."""
@@ -338,6 +339,8 @@ class RunResults(Model):
     """Backends in the order in which they were measured (paper order: with both anchors)."""
     interpreters: tuple[Interpreter, ...] = ()
     backends: tuple[BackendRun, ...] = ()
+    build: BuildFacts | None = None
+    """Null in a run without native backends."""
     checks: tuple[CheckRecord, ...] = ()
     witnesses: tuple[WitnessRecord, ...] = ()
     samples: tuple[Sample, ...] = ()

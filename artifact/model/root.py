@@ -10,6 +10,8 @@ MANIFEST = "manifests/artifact.toml"
 LOCK = "manifests/lock.json"
 PROVENANCE = "manifests/provenance.json"
 SCHEMAS = "manifests/schema"
+BUILD = "build"
+"""Where builds are: outside of what is pinned."""
 
 
 def find_root(start: Path, explicit: Path | None = None) -> Path:

@@ -144,4 +144,4 @@ def test_the_working_directory_is_not_searched_for_modules(tmp_path: Path) -> No
 
 def test_a_native_worker_is_the_program_itself() -> None:
     command = command_line(backend(kind="native", args=("x",)), Path("/b/v1"), Path("/r"))
-    assert command == ["/b/v1", "x", "--backend", "alpha"]
+    assert command == ["/b/v1", "--worker", "--backend", "alpha", "x"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from artifact.bench.buildphase import BuildOptions
 from artifact.bench.interpreters import choose
 from artifact.bench.plan import Options, Plan, make_plan
 from artifact.errors import ArtifactError, EnvironmentUnmet, ExitCode, UsageError
@@ -150,12 +151,29 @@ def test_a_gpu_gives_its_target_and_its_parameters(fake_tree: Path) -> None:
     assert made.lock_name == "GPU-1"
 
 
-def test_a_native_backend_is_not_passed_over(fake_tree: Path) -> None:
-    manifest = load_manifest(fake_tree)
-    native = manifest.backends[0].model_copy(update={"kind": "native"})
-    manifest = manifest.model_copy(update={"backends": (native,)})
-    with pytest.raises(UsageError, match="does not build native backends"):
-        make_plan(Options(), fake_tree, manifest)
+def test_native_backends_are_units_of_the_build(native_artifact: Path) -> None:
+    made = plan(native_artifact, backends=("two",))
+    (unit,) = made.units
+    assert (unit.backend, unit.kernel.name, unit.symbol) == ("two", "two", "kernel_of_two")
+    assert unit.nvcc_flags == ("-std=c++17", "-Xptxas", "-v", "-O2")
+    assert unit.file(native_artifact) == native_artifact / "build/two"
+    # A native backend runs in no interpreter.
+    assert choose(made) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"skip": True, "regenerate": True}, "contradict each other"),
+        ({"choreo": Path("choreo")}, "nothing is to be generated"),
+        ({"regenerate": True}, "made of a kernel"),
+    ],
+)
+def test_options_of_the_build_that_do_not_go_together(
+    fake_tree: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        plan(fake_tree, build=BuildOptions(**options))
 
 
 def test_an_interpreter_that_was_not_named(fake_tree: Path) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blake3 import blake3
 
+from artifact.build.regenerate import stamp
 from artifact.doctor import contents
 from artifact.doctor.base import Options
 from artifact.doctor.examine import Diagnosis, examine
@@ -92,10 +94,17 @@ def test_native_backends_need_a_compiler(
     assert diagnose(fake_artifact, make_nvml(), **named).ready
     path = fake_artifact / "manifests/artifact.toml"
     path.write_text(
-        path.read_text().replace(
-            'kind = "python"\ndevice = "gpu"', 'kind = "native"\ndevice = "gpu"'
+        path.read_text()
+        .replace('kind = "python"\ndevice = "gpu"', 'kind = "native"\ndevice = "gpu"')
+        .replace(
+            'worker = "workers/fake.py"\nworkloads = ["big"]',
+            'worker = "k.cu"\nworkloads = ["big"]\nkernel = "k"\n\n'
+            '[[kernels]]\nname = "k"\nsource = "k.co"\ngenerated = "k.cu"',
         )
     )
+    (fake_artifact / "k.co").write_text("k\n")
+    digest = blake3(b"k\n").hexdigest()
+    (fake_artifact / "k.cu").write_bytes(stamp("k.co", digest, "compiler 1", ()))
     write_lock(fake_artifact)
     diagnosis = diagnose(fake_artifact, make_nvml(), **named)
     failing = {check.name for check in diagnosis.failing(diagnosis.subject.workload)}

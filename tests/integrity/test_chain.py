@@ -97,6 +97,7 @@ def findings(
             [link()] if links is None else links,
             {"kernels/k.co": A, "generated/k.cu": B} if digests is None else digests,
             {"generated/k.cu": head.encode()},
+            {"kernels/k.co", "generated/k.cu", "runtime/pinned.h"},
         )
     )
     assert all(f.kind == "chain" for f in found)
@@ -105,6 +106,7 @@ def findings(
 
 def test_a_chain_that_holds() -> None:
     assert findings() == []
+    assert findings(links=[link(headers=("runtime/pinned.h",))]) == []
 
 
 def test_an_edited_source_makes_the_generated_file_stale() -> None:
@@ -127,6 +129,7 @@ def test_an_edited_source_makes_the_generated_file_stale() -> None:
         ({"links": [link(generated_blake3=C)]}, "generated/k.cu", "pins another generated/k.cu"),
         ({"links": [link(compiler="choreo-py 0.2")]}, "generated/k.cu", "other compiler"),
         ({"links": [link(flags=("-t", "cute"))]}, "generated/k.cu", "other flags"),
+        ({"links": [link(headers=("runtime/a.h",))]}, "runtime/a.h", "the lock does not pin it"),
         ({"head": "no stamp"}, "generated/k.cu", "its stamp cannot be read"),
         ({"head": STAMP.replace("k.co", "j.co")}, "generated/k.cu", "names another source"),
     ],
@@ -143,4 +146,4 @@ def test_two_kernels_must_not_share_a_generated_file() -> None:
 
 
 def test_files_that_are_not_there_are_left_to_the_inventory() -> None:
-    assert list(chain_findings([KERNEL], [link()], {}, {})) == []
+    assert list(chain_findings([KERNEL], [link()], {}, {}, ())) == []

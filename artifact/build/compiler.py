@@ -1,0 +1,179 @@
+"""The compiler of the kernel language: ours, or another one that is started as a program."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from artifact.build.failures import BuildFailed
+from artifact.build.process import Processes, tool_environment
+from artifact.build.record import sha256_of
+from artifact.errors import EnvironmentUnmet
+
+_TIMEOUT_S = 600.0
+_VERSION_TIMEOUT_S = 30.0
+_DIGITS = 16
+_SHOWN = 12
+_INCLUDE = "runtime"
+"""The folder of a compiler's checkout whose headers its output includes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """What makes CUDA of a kernel's source."""
+
+    name: str
+    """As stamps write it: name and version, and for another's program the digest of it."""
+    program: Path | None
+    """None: the compiler of this package."""
+    include: Path | None
+    """Headers that its output needs, from outside of the tree."""
+
+
+def find_compiler(program: Path | None = None, include: Path | None = None) -> Compiler:
+    """Our compiler, or the one that ``--choreo`` names.
+
+    Args:
+        program: What ``--choreo`` says.
+        include: What ``--choreo-include`` says; default for another's compiler: the folder
+            ``runtime`` of the checkout that it stands in.
+
+    Raises:
+        EnvironmentUnmet: where there is no such program or folder.
+    """
+    include = named_headers(include)
+    if program is None:
+        from artifact.choreo import NAME, VERSION
+
+        return Compiler(f"{NAME} {VERSION}", None, include)
+    path = Path.cwd() / program
+    if not path.is_file() or not os.access(path, os.X_OK):
+        raise EnvironmentUnmet(
+            "there is no compiler of this name",
+            where=f"--choreo {program}",
+            expected="a program that can be executed",
+            found="a file that cannot be executed" if path.is_file() else "no file",
+        )
+    name = f"{path.name} {_version(path)} sha256:{str(sha256_of(path))[:_DIGITS]}"
+    return Compiler(re.sub(r"\s+", " ", name), path, include or _beside(path))
+
+
+def named_headers(folder: Path | None) -> Path | None:
+    """The folder that ``--choreo-include`` names.
+
+    Raises:
+        EnvironmentUnmet: where it is none.
+    """
+    if folder is None:
+        return None
+    place = Path.cwd() / folder
+    if not place.is_dir():
+        raise EnvironmentUnmet(
+            "the headers of the compiler are not there",
+            where=f"--choreo-include {folder}",
+            expected="a folder of headers",
+            found="a file" if place.exists() else "nothing",
+        )
+    return place
+
+
+def _version(path: Path) -> str:
+    """The first words that a compiler says of its version; empty where it says none."""
+    environment = tool_environment(os.environ)
+    status, printed = Processes().run(
+        [str(path), "--version"],
+        cwd=path.parent,
+        environment=environment,
+        timeout=_VERSION_TIMEOUT_S,
+    )
+    match = re.search(r"\b[0-9]+(?:\.[0-9A-Za-z]+)+(?:[-+][0-9A-Za-z.]+)?", printed)
+    return match.group() if status == 0 and match else ""
+
+
+def _beside(program: Path) -> Path | None:
+    for folder in program.resolve().parents:
+        if (folder / _INCLUDE).is_dir():
+            return folder / _INCLUDE
+    return None
+
+
+def compile_source(
+    compiler: Compiler, root: Path, source: str, text: bytes, flags: Sequence[str],
+    output: Sequence[str],
+) -> bytes:  # fmt: skip
+    """The CUDA that ``compiler`` makes of one source, without a stamp.
+
+    Args:
+        compiler: What makes it.
+        root: The artifact's root: the compiler runs there, so that what it writes holds
+            relative paths.
+        source: The path of the source below it.
+        text: Its contents.
+        flags: The manifest's flags.
+        output: What asks another's compiler for CUDA source.
+
+    Raises:
+        ArtifactError: where it does not compile.
+    """
+    if compiler.program is None:
+        return _ours(root, source, text, flags)
+    with tempfile.TemporaryDirectory(prefix="artifact-generate-") as folder:
+        result = Path(folder, "generated.cu")
+        command = [str(compiler.program), *output, *flags, source, "-o", str(result)]
+        status, printed = Processes().run(
+            command, cwd=root, environment=tool_environment(os.environ), timeout=_TIMEOUT_S
+        )
+        if status != 0:
+            ended = f"no end within {_TIMEOUT_S:g} s; it was killed"
+            raise BuildFailed(
+                "the compiler does not take the kernel",
+                where=source,
+                expected="status 0",
+                found=ended if status is None else f"status {status}",
+                next=" ".join(command[:-2]),
+                details=tuple(line for line in printed.splitlines() if line.strip())[-_SHOWN:],
+            )
+        data = result.read_bytes() if result.is_file() else b""
+    if not data.strip():
+        raise BuildFailed(
+            "the compiler ended well and wrote nothing",
+            where=source,
+            expected=f"CUDA source in the file that {' '.join((*output, '-o'))} names",
+            found="no file" if not data else "an empty file",
+        )
+    return data
+
+
+def _ours(root: Path, source: str, text: bytes, flags: Sequence[str]) -> bytes:
+    from artifact.choreo import compile_text
+
+    try:
+        decoded = text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BuildFailed(
+            "a kernel's source is not UTF-8", where=f"{source}: byte {error.start}"
+        ) from error
+    with _inside(root):
+        return compile_text(decoded, source, _defines(flags)).cuda.encode("utf-8")
+
+
+def _defines(flags: Sequence[str]) -> dict[str, str]:
+    """The macros that ``-DNAME[=VALUE]`` flags define."""
+    pairs = (flag[2:].partition("=") for flag in flags if flag.startswith("-D"))
+    return {name: value if equals else "1" for name, equals, value in pairs}
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    """Work in ``folder``: a source's relative includes are found from there."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
