@@ -1,7 +1,11 @@
 """The compiler of the `.co` kernel language: source text to readable CUDA C++ for sm_90a."""
 
+from artifact.choreo.compiler import Compiled, compile_text
+
 #: What a generated file's stamp calls this compiler.
 NAME = "choreo-py"
 
 #: Changes whenever the text that is emitted for some program may change.
 VERSION = "0.1.0"
+
+__all__ = ["NAME", "VERSION", "Compiled", "compile_text"]

@@ -1,0 +1,492 @@
+"""lark's tree of a function to a node: declarations, control flow and the other statements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from artifact.choreo import syntax
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.syntax import Span
+from artifact.choreo.tree_expressions import Malformed, Parsed, span_of
+from artifact.choreo.tree_operations import Operations
+
+_FRAGMENT_CALLS = ("reduce_max", "reduce_sum", "all_reduce_sum", "copy")
+_LEVELS: dict[str, syntax.LevelKind] = {
+    "block": "block",
+    "group-4": "group-4",
+    "group": "group",
+    "thread": "thread",
+}
+
+
+def function(tree: Parsed, diagnostics: Diagnostics) -> syntax.Function:
+    """The node of a whole function.
+
+    What is malformed is reported to ``diagnostics``; the node then lacks it, and only the report
+    may be used.
+    """
+    return _Statements(diagnostics).function(tree)
+
+
+class _Statements(Operations):
+    """Makes statements; a malformed one is left out, its diagnostic kept."""
+
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        super().__init__(diagnostics)
+        self._anonymous = 0
+        self._statements: dict[str, Callable[[Parsed], Sequence[syntax.Stmt]]] = {
+            "block": lambda t: [self._block(t)],
+            "empty": lambda t: [],
+            "attributed": self._attributed,
+            "parallel": lambda t: [self._parallel(t, None)],
+            "inthreads": self._inthreads,
+            "foreach": self._foreach,
+            "apply": self._apply,
+            "while_loop": self._while,
+            "if_else": self._if,
+            "break_loop": lambda t: [syntax.Break(span_of(t))],
+            "continue_loop": lambda t: [syntax.Continue(span_of(t))],
+            "return_": self._return,
+            "wait": lambda t: [syntax.Wait(span_of(t), self._targets(t.children[0]))],
+            "trigger": self._trigger,
+            "call": self._call,
+            "frag": self._frag,
+            "tile_decl": self._tiles,
+            "event_decl": self._events,
+            "mutable": self._mutable,
+            "typed": self._typed,
+            "assign": self._assign,
+            "compound": self._compound,
+            "bare": self._bare,
+            "bare_operation": lambda t: [self.operation(t.children[0], None, span_of(t))],
+        }
+
+    def function(self, tree: Parsed) -> syntax.Function:
+        returns, name, *params, body = tree.children
+        type_, extents = returns.children
+        if type_ != "void" or extents is not None:
+            self._diagnostics.error(
+                "unsupported",
+                span_of(returns),
+                "a __co__ function that returns a value is not supported",
+                repair="return void and write through a global parameter",
+            )
+        made: list[syntax.TensorParam | syntax.ScalarParam] = []
+        for param in params:
+            if param is not None:
+                try:
+                    made.append(self._param(param))
+                except Malformed:
+                    continue
+        return syntax.Function(span_of(tree), "void", str(name), tuple(made), self._block(body))
+
+    def _param(self, tree: Parsed) -> syntax.TensorParam | syntax.ScalarParam:
+        storage, type_, extents, name = tree.children
+        word = None if storage is None else str(storage.children[0])
+        if word not in (None, "global"):
+            raise self.fail("syntax", span_of(storage), f"a parameter cannot be {word}")
+        if extents is not None:
+            return syntax.TensorParam(
+                span_of(tree),
+                word is not None,
+                self.type(type_),
+                self.exprs(extents),
+                str(name),
+            )
+        if word is not None:
+            raise self.fail(
+                "syntax",
+                span_of(tree),
+                "a global parameter needs a shape",
+                repair=f"write global {type_} [N] {name}, or {type_} {name} for a scalar",
+            )
+        return syntax.ScalarParam(span_of(tree), self.type(type_), str(name))
+
+    # Bodies ------------------------------------------------------------------------------------
+
+    def _block(self, tree: Parsed) -> syntax.Block:
+        body: list[syntax.Stmt] = []
+        for child in tree.children:
+            try:
+                body += self._statements[str(child.data)](child)
+            except Malformed:
+                continue
+        return syntax.Block(span_of(tree), tuple(body))
+
+    def _body(self, tree: Parsed) -> syntax.Block:
+        """A body: a block, or one statement as a block of its own."""
+        if tree.data == "block":
+            return self._block(tree)
+        try:
+            body = self._statements[str(tree.data)](tree)
+        except Malformed:
+            body = ()
+        return syntax.Block(span_of(tree), tuple(body))
+
+    # Threads and control flow ------------------------------------------------------------------
+
+    def _attributed(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        *attributes, statement = tree.children
+        bounds: syntax.LaunchBounds | None = None
+        for attribute in attributes:
+            name, args = attribute.children
+            span = span_of(attribute)
+            if name == "maxnreg":
+                self._diagnostics.error(
+                    "unsupported",
+                    span,
+                    "[[maxnreg(n)]] is not supported",
+                    repair="write [[launch_bounds(_, 1)]], and setreg_dec and setreg_inc by role",
+                )
+            elif name == "schedule":
+                self._diagnostics.error(
+                    "unsupported",
+                    span,
+                    "[[schedule(..)]] is not supported",
+                    rule="the K steps of a matrix operation are issued in ascending order",
+                    repair="leave the attribute out",
+                )
+            elif name != "launch_bounds":
+                raise self.fail(
+                    "syntax",
+                    span,
+                    f"there is no attribute {name}",
+                    repair="write [[launch_bounds(_, 1)]]",
+                )
+            elif bounds is not None or statement.data != "parallel":
+                raise self.fail("syntax", span, "launch_bounds stands once before a parallel")
+            else:
+                bounds = self._launch_bounds(span, [] if args is None else args.children)
+        if statement.data == "parallel":
+            return [self._parallel(statement, bounds)]
+        return self._statements[str(statement.data)](statement)
+
+    def _launch_bounds(self, span: Span, args: Sequence[Parsed]) -> syntax.LaunchBounds:
+        if not 1 <= len(args) <= 3:
+            raise self.fail("syntax", span, "launch_bounds takes one to three arguments")
+        values = [
+            None if isinstance(value := self.extent(arg), syntax.Wildcard) else value
+            for arg in args
+        ]
+        return syntax.LaunchBounds(span, *values, *[None] * (3 - len(values)))
+
+    def _parallel(self, tree: Parsed, bounds: syntax.LaunchBounds | None) -> syntax.Parallel:
+        is_async, *levels, body = tree.children
+        return syntax.Parallel(
+            span_of(tree),
+            is_async is not None,
+            tuple(map(self._level, levels)),
+            bounds,
+            self._body(body),
+        )
+
+    def _level(self, tree: Parsed) -> syntax.Level:
+        pattern, bounds, kind = tree.children
+        values = self._bounds(bounds)
+        if pattern is None:
+            # No program can have these names: two underscores are C++'s own.
+            names = tuple(f"__level{self._anonymous + i}" for i in range(len(values)))
+            self._anonymous += len(values)
+        else:
+            names = self._pattern(pattern, len(values))
+        level = None
+        if kind is not None:
+            word = str(kind.children[0])
+            if word not in _LEVELS:
+                raise self.fail(
+                    "syntax",
+                    span_of(kind),
+                    f"there is no level {word}",
+                    rule="the levels are block, group-4 (a warpgroup), group (a warp) and thread",
+                )
+            level = _LEVELS[word]
+        return syntax.Level(span_of(tree), names, values, level)
+
+    def _bounds(self, tree: Parsed) -> tuple[syntax.Expr, ...]:
+        (inner,) = tree.children
+        return self.exprs(inner) if inner.data == "exprs" else (self.expr(inner),)
+
+    def _pattern(self, tree: Parsed, count: int) -> tuple[str, ...]:
+        names = tuple(map(str, tree.children))
+        if len(names) != count:
+            raise self.fail(
+                "syntax",
+                span_of(tree),
+                f"{len(names)} variable{'s' * (len(names) != 1)} for {count} "
+                f"bound{'s' * (count != 1)}",
+            )
+        return names
+
+    def _inthreads(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        is_async, condition, body = tree.children
+        return [
+            syntax.Inthreads(
+                span_of(tree), is_async is not None, self.expr(condition), self._body(body)
+            )
+        ]
+
+    def _foreach(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        pattern, bounds, body = tree.children
+        values = self._bounds(bounds)
+        names = self._pattern(pattern, len(values))
+        return [syntax.Foreach(span_of(tree), names, values, self._body(body))]
+
+    def _apply(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        pattern, what, body = tree.children
+        extent = self.expr(what)
+        if not isinstance(extent, syntax.Extent) or extent.dim is not None:
+            raise self.fail(
+                "syntax",
+                extent.span,
+                "apply runs over the shape of a fragment",
+                repair="write apply {i, j} in fragment.span",
+            )
+        names = tuple(map(str, pattern.children))
+        return [syntax.Apply(span_of(tree), names, extent.base, self._body(body))]
+
+    def _while(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        condition, body = tree.children
+        return [syntax.While(span_of(tree), self.expr(condition), self._body(body))]
+
+    def _if(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        condition, then, otherwise = tree.children
+        return [
+            syntax.If(
+                span_of(tree),
+                self.expr(condition),
+                self._body(then),
+                None if otherwise is None else self._body(otherwise),
+            )
+        ]
+
+    def _return(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        if tree.children[0] is not None:
+            raise self.fail("syntax", span_of(tree), "a __co__ function returns nothing")
+        return [syntax.Return(span_of(tree))]
+
+    # Events and calls --------------------------------------------------------------------------
+
+    def _targets(self, tree: Parsed) -> tuple[syntax.Target, ...]:
+        return tuple(map(self.target, tree.children))
+
+    def _trigger(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        targets, after = tree.children
+        futures = () if after is None else tuple(map(self.name, after.children))
+        return [syntax.Trigger(span_of(tree), self._targets(targets), futures)]
+
+    def _call(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        name, template, args = tree.children
+        text = "::".join(map(str, name.children))
+        return [
+            syntax.CallStmt(
+                span_of(tree),
+                syntax.Name(span_of(name), text),
+                self.exprs(template),
+                () if args is None else tuple(map(self.view_or_expr, args.children)),
+            )
+        ]
+
+    def _bare(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        """A statement that is an expression: few are in the language."""
+        value = self.view_or_expr(tree.children[0])
+        span = span_of(tree)
+        if isinstance(value, syntax.Increment):
+            return [syntax.ExprStmt(span, value)]
+        if not isinstance(value, syntax.BuiltinCall):
+            raise self.fail("syntax", span, "this statement does nothing")
+        if value.name == "assert":
+            return [self._assert(span, value.args)]
+        if value.name in _FRAGMENT_CALLS:
+            return [self._fragment_call(span, value)]
+        if re.fullmatch(r"(\w+::)*setreg_(inc|dec)", value.name):
+            register = value.name.rpartition("::")[2]
+            argument = value.args[0] if len(value.args) == 1 else None
+            shown = argument.text if isinstance(argument, syntax.IntLit) else ".."
+            raise self.fail(
+                "old-form",
+                span,
+                f"{value.name} needs call and its full name",
+                repair=f"write call croq::cuda::{register}({shown});",
+            )
+        raise self.fail(
+            "syntax",
+            span,
+            f"{value.name}(..) is no statement",
+            rule="a function of C++ is called by call name(..);",
+            repair=f"write call {value.name}(..);",
+        )
+
+    def _assert(self, span: Span, args: tuple[syntax.Expr, ...]) -> syntax.Assert:
+        text = args[1] if len(args) == 2 else None
+        if isinstance(text, syntax.StringLit) or len(args) == 1:
+            assert not isinstance(text, syntax.Expr) or isinstance(text, syntax.StringLit)
+            return syntax.Assert(span, args[0], text)
+        raise self.fail("syntax", span, "assert takes a condition and a text")
+
+    def _fragment_call(self, span: Span, call: syntax.BuiltinCall) -> syntax.Stmt:
+        forms = {
+            "reduce_max": "reduce_max(target, source, 1)",
+            "reduce_sum": "reduce_sum(target, source, 1)",
+            "all_reduce_sum": "all_reduce_sum(vector)",
+            "copy": "copy(target, source)",
+        }
+        form = forms[call.name]
+        names = [a for a in call.args if isinstance(a, syntax.Name)]
+        wanted = {"all_reduce_sum": 1, "copy": 2}.get(call.name, 3)
+        operands = min(wanted, 2)
+        if len(call.args) != wanted or list(call.args[:operands]) != names[:operands]:
+            raise self.fail("syntax", span, f"{call.name} takes names: {form}")
+        if call.name == "all_reduce_sum":
+            return syntax.AllReduceSum(span, names[0])
+        if call.name == "copy":
+            return syntax.CopyFragment(span, names[0], names[1])
+        return syntax.Reduce(
+            span, "max" if call.name == "reduce_max" else "sum", names[0], names[1], call.args[2]
+        )
+
+    # Declarations and assignments --------------------------------------------------------------
+
+    def _frag(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        type_, extents, *names = tree.children
+        shape = self.exprs(extents)
+        span = span_of(tree)
+        return [
+            syntax.FragDecl(
+                _own(span, names, item),
+                self.type(type_),
+                shape,
+                str(item.children[0]),
+                None if item.children[1] is None else self.expr(item.children[1]),
+            )
+            for item in names
+        ]
+
+    def _tiles(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        storage, type_, extents, *names = tree.children
+        word = str(storage.children[0])
+        if word != "shared":
+            raise self.fail(
+                "unsupported",
+                span_of(storage),
+                f"{word} buffers are not supported",
+                repair="write shared for a tile of the block, frag for registers",
+            )
+        shape = self.exprs(extents)
+        span = span_of(tree)
+        return [
+            syntax.SharedDecl(
+                _own(span, names, item),
+                self.type(type_),
+                shape,
+                str(item.children[0]),
+                None if item.children[1] is None else self.expr(item.children[1]),
+            )
+            for item in names
+        ]
+
+    def _events(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        storage, count, *names = tree.children
+        word = None if storage is None else str(storage.children[0])
+        if word != "shared":
+            raise self.fail(
+                "syntax" if word is None else "unsupported",
+                span_of(tree if storage is None else storage),
+                "an event needs its storage"
+                if word is None
+                else f"{word} events are not supported",
+                rule="events are barriers in shared memory",
+                repair="write shared event ..;",
+            )
+        threads = None if count is None else self.expr(count)
+        span = span_of(tree)
+        made = []
+        for item in names:
+            name, slots, initial = item.children
+            ready = initial is not None
+            if ready:
+                value = self.view_or_expr(initial)
+                if not (isinstance(value, syntax.Name) and value.id == "ready"):
+                    raise self.fail(
+                        "syntax",
+                        span_of(initial),
+                        "an event can only start as ready",
+                        rule="without an initialiser its first generation is pending",
+                        repair="write = ready, or leave the initialiser out",
+                    )
+            made.append(
+                syntax.EventDecl(
+                    _own(span, names, item),
+                    str(name),
+                    None if slots is None else self.expr(slots),
+                    ready,
+                    threads,
+                )
+            )
+        return made
+
+    def _value(self, name: Parsed, tree: Parsed, what: str) -> syntax.Expr:
+        if tree.data == "operation":
+            raise self.fail(
+                "syntax",
+                span_of(tree),
+                f"a {what} cannot hold a future or an accumulator",
+                repair=f"write {name} = ..; without a type",
+            )
+        return self.expr(tree)
+
+    def _mutable(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        type_, name, value = tree.children
+        checked = None if type_ is None else self.type(type_)
+        expr = self._value(name, value, "mutable")
+        return [syntax.ScalarDecl(span_of(tree), str(name), checked, True, expr)]
+
+    def _typed(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        type_, name, value = tree.children
+        checked = self.type(type_)
+        expr = self._value(name, value, "scalar")
+        return [syntax.ScalarDecl(span_of(tree), str(name), checked, False, expr)]
+
+    def _assign(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        left, right = tree.children
+        span = span_of(tree)
+        if right.data == "operation":
+            name = self.name(left)
+            self._unqualified(name)
+            return [self.operation(right, left.children[0], span)]
+        value = self.view_or_expr(right)
+        if isinstance(value, syntax.View):
+            name = self.name(left)
+            self._unqualified(name)
+            return [syntax.ViewDecl(span, name.id, value)]
+        return [syntax.Assign(span, self._place(left), "=", value)]
+
+    def _compound(self, tree: Parsed) -> Sequence[syntax.Stmt]:
+        left, op, right = tree.children
+        return [syntax.Assign(span_of(tree), self._place(left), str(op), self.expr(right))]
+
+    def _place(self, tree: Parsed) -> syntax.Name | syntax.Element:
+        """What an assignment can write."""
+        target = self.view_or_expr(tree)
+        if isinstance(target, syntax.Name):
+            self._unqualified(target)
+            return target
+        if isinstance(target, syntax.Element):
+            return target
+        raise self.fail(
+            "syntax",
+            target.span,
+            "this cannot be assigned",
+            rule="an assignment writes a scalar or one element: name = ..; or name.at(i, j) = ..;",
+        )
+
+    def _unqualified(self, name: syntax.Name) -> None:
+        if "::" in name.id:
+            raise self.fail(
+                "syntax", name.span, "a name of C++ cannot be assigned or declared here"
+            )
+
+
+def _own(statement: Span, items: Sequence[Parsed], item: Parsed) -> Span:
+    """The place of one of a statement's declarations: the statement's, where it is the only one."""
+    return statement if len(items) == 1 else span_of(item)
