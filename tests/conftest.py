@@ -116,7 +116,7 @@ def start_artifact(tmp_path: Path):
         process.communicate()
 
 
-NATIVE = Path(__file__).parent / "assets" / "native"
+BUILDING = Path(__file__).parent / "assets" / "building"
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def native_tools(tmp_path: Path) -> Path:
     folder = tmp_path / "tools"
     (folder / "bin").mkdir(parents=True)
     for name in ("bin/nvcc", "bin/cuobjdump", "choreo"):
-        script = NATIVE / f"{Path(name).name}.py"
+        script = BUILDING / f"{Path(name).name}.py"
         # A copy, so that the stand-in leaves its traces beside itself.
         copy = shutil.copy(script, folder / f"{name}.py")
         (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{copy}" "$@"\n')
@@ -145,9 +145,9 @@ def native_artifact(native_tools: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
     root = tmp_path / "native"
     (root / "manifests").mkdir(parents=True)
-    shutil.copy(NATIVE / "artifact.toml", root / "manifests/artifact.toml")
+    shutil.copy(BUILDING / "artifact.toml", root / "manifests/artifact.toml")
     for folder in ("kernels", "runtime"):
-        shutil.copytree(NATIVE / folder, root / folder)
+        shutil.copytree(BUILDING / folder, root / folder)
     monkeypatch.setenv("CUDA_HOME", str(native_tools))
     monkeypatch.delenv("CUTE_HOME", raising=False)
     manifest = load_manifest(root)
