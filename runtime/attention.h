@@ -32,7 +32,8 @@ namespace attention {
 inline int run(int argc, char** argv, const Implementation& implementation) {
   const char* program = argc > 0 ? argv[0] : implementation.name.c_str();
   try {
-    const native::Options options = native::parse_options(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), [](const char* name) { return std::getenv(name); });
+    const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+    const native::Options options = native::parse_options(arguments, [](const char* name) { return std::getenv(name); });
     if (options.help) {
       std::printf("Usage: %s [OPTIONS]\nCausal attention, implementation %s.\n\n%s", program, implementation.name.c_str(), native::kOptionsHelp);
       return native::kDone;
@@ -43,8 +44,8 @@ inline int run(int argc, char** argv, const Implementation& implementation) {
     std::fprintf(stderr, "%s: %s\n%s --help lists the options\n", program, error.what(), program);
     return native::kUsage;
   } catch (const native::Refused& error) {
-    std::fprintf(stderr, "%s: %s\n", program, error.what());
-    return native::kUsage;
+    std::fprintf(stderr, "%s: %s\n", program, native::text_of(error).c_str());
+    return error.kind == "unsupported_shape" ? native::kUsage : native::kFailed;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "%s: the host has too little memory\n", program);
     return native::kEnvironment;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <stdexcept>
@@ -25,6 +26,26 @@ class ParseError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+namespace detail {
+
+// Bytes of the UTF-8 sequence at `at`: the shortest form, no surrogate, at most U+10FFFF; 0 where there is none.
+inline std::size_t utf8_length(const std::string& text, std::size_t at) {
+  const auto byte = [&text](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned lead = byte(at);
+  if (lead < 0x80) return 1;
+  if (lead < 0xc2 || lead > 0xf4) return 0;
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  unsigned code = lead & (length == 4 ? 0x07u : length == 3 ? 0x0fu : 0x1fu);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xc0) != 0x80) return 0;
+    code = (code << 6) | (byte(at + i) & 0x3f);
+  }
+  const unsigned least = length == 4 ? 0x10000u : length == 3 ? 0x800u : 0x80u;
+  return code >= least && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000) ? length : 0;
+}
+
+}  // namespace detail
 
 class Value {
  public:
@@ -106,19 +127,24 @@ class Value {
     return result;
   }
 
+  // What is no UTF-8 becomes U+FFFD: a line is valid whatever its texts quote.
   static void write_text(std::string& out, const std::string& text) {
     out += '"';
-    for (char c : text) {
-      if (c == '"' || c == '\\') {
-        out += '\\';
-        out += c;
-      } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t length = detail::utf8_length(text, at);
+      const char c = text[at];
+      if (length == 0) {
+        out += "\\ufffd";
+      } else if (c == '"' || c == '\\') {
+        out += {'\\', c};
+      } else if (length == 1 && (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)) {
         char escape[8];
         std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned char>(c));
         out += escape;
       } else {
-        out += c;
+        out.append(text, at, length);
       }
+      at += length == 0 ? 1 : length;
     }
     out += '"';
   }
@@ -136,6 +162,7 @@ class Value {
       char digits[32];
       std::snprintf(digits, sizeof digits, "%.17g", *real);
       out += digits;
+      if (out.find_first_of(".e", out.size() - std::strlen(digits)) == std::string::npos) out += ".0";
     } else if (const std::string* string = text()) {
       write_text(out, *string);
     } else if (const Array* items = array()) {
@@ -333,22 +360,11 @@ class Reader {
     append(out, code);
   }
 
-  // One UTF-8 sequence of more than one byte: the shortest form, no surrogate, at most U+10FFFF.
   void sequence(std::string& out) {
-    const auto byte = [this](std::size_t i) { return i < text_.size() ? static_cast<unsigned char>(text_[i]) : 0u; };
-    const unsigned lead = byte(at_);
-    const int length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    unsigned code = lead & (length == 4 ? 0x07u : length == 3 ? 0x0fu : 0x1fu);
-    bool good = lead >= 0xc2 && lead <= 0xf4;
-    for (int i = 1; i < length; ++i) {
-      good = good && (byte(at_ + i) & 0xc0) == 0x80;
-      code = (code << 6) | (byte(at_ + i) & 0x3f);
-    }
-    const unsigned least = length == 4 ? 0x10000u : length == 3 ? 0x800u : 0x80u;
-    good = good && code >= least && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000);
-    if (!good) fail("no UTF-8");
-    out.append(text_, at_, std::size_t(length));
-    at_ += std::size_t(length);
+    const std::size_t length = utf8_length(text_, at_);
+    if (length == 0) fail("no UTF-8");
+    out.append(text_, at_, length);
+    at_ += length;
   }
 
   std::string string() {

@@ -17,6 +17,13 @@ class Refused : public std::runtime_error {
   const std::string kind, expected, found;
 };
 
+inline std::string text_of(const Refused& error) {
+  std::string text = error.what();
+  if (!error.expected.empty()) text += ": expected " + error.expected;
+  if (!error.found.empty()) text += std::string(error.expected.empty() ? ":" : ",") + " found " + error.found;
+  return text;
+}
+
 // A call of the CUDA runtime that failed.
 class CudaFailure : public std::runtime_error {
  public:

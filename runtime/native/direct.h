@@ -62,13 +62,13 @@ inline int run_direct(const Options& options, const attention::Implementation& i
   try {
     for (int length : options.lengths) require_supported({options.batch, length, options.heads, kHeadDimension});
   } catch (const Refused& error) {
-    throw UsageError(std::string(error.what()) + ": expected " + error.expected + ", found " + error.found);
+    throw UsageError(text_of(error));
   }
   std::string device;
   try {
     device = require_device();
   } catch (const Refused& error) {
-    std::fprintf(stderr, "%s: %s: expected %s, found %s\n", implementation.name.c_str(), error.what(), error.expected.c_str(), error.found.c_str());
+    std::fprintf(stderr, "%s: %s\n", implementation.name.c_str(), text_of(error).c_str());
     return kEnvironment;
   }
   bool good = true;
