@@ -1,0 +1,424 @@
+"""A syntax tree back to ``.co`` text, which parses to the same tree.
+
+C++ text is printed as it was. Functions are printed in one style, with their macros expanded: the
+text means the same as long as no ``#undef`` or redefinition inside a function took a name that
+the function still uses (such a name would expand again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+
+from artifact.choreo import syntax
+from artifact.choreo.syntax import File, Function
+
+_INDENT = "  "
+
+# How tightly the operators of grammar.lark bind, loosest first.
+_TERNARY = 1
+_LEVELS = (
+    ("||",),
+    ("&&",),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!="),
+    ("<", ">", "<=", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
+_BINARY = {op: level for level, ops in enumerate(_LEVELS, start=2) for op in ops}
+_SUM = _BINARY["+"]
+_COMPOSE = len(_LEVELS) + 2
+_UNARY = _COMPOSE + 1
+_ATOM = _UNARY + 1
+
+
+def print_file(file: File) -> str:
+    """The text of a file."""
+    return "".join(
+        print_function(part) if isinstance(part, Function) else part.text for part in file.parts
+    )
+
+
+def print_function(function: Function) -> str:
+    """The text of one function, from ``__co__`` to its closing brace."""
+    params = ", ".join(
+        f"{'global ' * p.is_global}{p.type} [{_list(p.extents)}] {p.name}"
+        if isinstance(p, syntax.TensorParam)
+        else f"{p.type} {p.name}"
+        for p in function.params
+    )
+    head = f"__co__ {function.returns} {function.name}({params})"
+    return head + " " + "\n".join(_block(function.body, ""))
+
+
+def print_expression(node: syntax.Expr) -> str:
+    """The text of an expression."""
+    return _expression(node)[0]
+
+
+def print_view(view: syntax.View) -> str:
+    """The text of a view."""
+    return print_expression(view.base) + "".join(map(_operation, view.ops))
+
+
+# Expressions: their text and how tightly it binds ------------------------------------------------
+
+
+@singledispatch
+def _expression(node: syntax.Node) -> tuple[str, int]:
+    raise TypeError(f"{type(node).__name__} is no expression")
+
+
+def _at(node: syntax.Expr, level: int) -> str:
+    """An operand, in parentheses unless it binds at least as tightly as ``level``."""
+    text, own = _expression(node)
+    return text if own >= level else f"({text})"
+
+
+def _list(nodes: Sequence[syntax.Expr | syntax.Wildcard | syntax.View]) -> str:
+    return ", ".join(map(_item, nodes))
+
+
+def _item(node: syntax.Expr | syntax.Wildcard | syntax.View) -> str:
+    if isinstance(node, syntax.Wildcard):
+        return "_"
+    return print_view(node) if isinstance(node, syntax.View) else print_expression(node)
+
+
+@_expression.register
+def _(node: syntax.IntLit) -> tuple[str, int]:
+    return node.text, _ATOM
+
+
+@_expression.register
+def _(node: syntax.FloatLit) -> tuple[str, int]:
+    return node.text, _ATOM
+
+
+@_expression.register
+def _(node: syntax.BoolLit) -> tuple[str, int]:
+    return "true" if node.value else "false", _ATOM
+
+
+@_expression.register
+def _(node: syntax.Infinity) -> tuple[str, int]:
+    del node
+    return "inf", _ATOM
+
+
+@_expression.register
+def _(node: syntax.StringLit) -> tuple[str, int]:
+    return f'"{node.text}"', _ATOM
+
+
+@_expression.register
+def _(node: syntax.Name) -> tuple[str, int]:
+    return node.id, _ATOM
+
+
+@_expression.register
+def _(node: syntax.Unary) -> tuple[str, int]:
+    operand = _at(node.operand, _UNARY)
+    # `- -x` and `-(-x)` are one tree, `--x` is another
+    clash = operand.startswith(("+", "-")) and node.op in "+-"
+    return node.op + (f"({operand})" if clash else operand), _UNARY
+
+
+@_expression.register
+def _(node: syntax.Increment) -> tuple[str, int]:
+    name = print_expression(node.name)
+    return (node.op + name if node.prefix else name + node.op), _ATOM
+
+
+@_expression.register
+def _(node: syntax.Binary) -> tuple[str, int]:
+    level = _BINARY[node.op]
+    return f"{_at(node.left, level)} {node.op} {_at(node.right, level + 1)}", level
+
+
+@_expression.register
+def _(node: syntax.Ternary) -> tuple[str, int]:
+    then, otherwise = print_expression(node.then), print_expression(node.otherwise)
+    return f"{_at(node.condition, _TERNARY + 1)} ? {then} : {otherwise}", _TERNARY
+
+
+@_expression.register
+def _(node: syntax.BuiltinCall) -> tuple[str, int]:
+    return f"{node.name}({_list(node.args)})", _ATOM
+
+
+@_expression.register
+def _(node: syntax.Convert) -> tuple[str, int]:
+    return f"__to<{node.type}>({print_expression(node.operand)})", _ATOM
+
+
+@_expression.register
+def _(node: syntax.Bound) -> tuple[str, int]:
+    return f"#{node.name.id}", _ATOM
+
+
+@_expression.register
+def _(node: syntax.Compose) -> tuple[str, int]:
+    return f"{_at(node.left, _COMPOSE)} # {_at(node.right, _UNARY)}", _COMPOSE
+
+
+@_expression.register
+def _(node: syntax.Element) -> tuple[str, int]:
+    return f"{node.base.id}.at({_list(node.indices)})", _ATOM
+
+
+@_expression.register
+def _(node: syntax.Index) -> tuple[str, int]:
+    return f"{node.base.id}[{print_expression(node.index)}]", _ATOM
+
+
+@_expression.register
+def _(node: syntax.Extent) -> tuple[str, int]:
+    if node.count:
+        return f"|{node.base.id}|", _ATOM
+    dim = "" if node.dim is None else f"({print_expression(node.dim)})"
+    return f"{node.base.id}.span{dim}", _ATOM
+
+
+@singledispatch
+def _operation(op: syntax.Node) -> str:
+    raise TypeError(f"{type(op).__name__} is no operation of a view")
+
+
+@_operation.register
+def _(op: syntax.Subspan) -> str:
+    text = f".subspan({_list(op.extents)})"
+    if op.steps is not None:
+        text += f".step({_list(op.steps)})"
+    return text if op.indices is None else f"{text}.at({_list(op.indices)})"
+
+
+@_operation.register
+def _(op: syntax.ViewFrom) -> str:
+    text = f".view({_list(op.extents)})"
+    return text if op.offsets is None else f"{text}.from({_list(op.offsets)})"
+
+
+@_operation.register
+def _(op: syntax.ChunkAt) -> str:
+    return f".chunkat({_list(op.factors)})"
+
+
+@_operation.register
+def _(op: syntax.SpanAs) -> str:
+    return f".span_as({_list(op.extents)})"
+
+
+@_operation.register
+def _(op: syntax.Squeeze) -> str:
+    del op
+    return ".sqz()"
+
+
+# Statements: their lines, the first without the indentation that the others have -----------------
+
+
+def _block(block: syntax.Block, indent: str) -> list[str]:
+    inner = indent + _INDENT
+    lines = ["{"]
+    for statement in block.body:
+        first, *rest = _statement(statement, inner)
+        lines += [inner + first, *rest]
+    return [*lines, indent + "}"]
+
+
+def _headed(head: str, block: syntax.Block, indent: str) -> list[str]:
+    first, *rest = _block(block, indent)
+    return [f"{head} {first}", *rest]
+
+
+def _statement(node: syntax.Stmt, indent: str) -> list[str]:
+    if isinstance(node, syntax.Block):
+        return _block(node, indent)
+    if isinstance(node, syntax.Parallel):
+        return _parallel(node, indent)
+    if isinstance(node, syntax.If):
+        lines = _headed(f"if ({print_expression(node.condition)})", node.then, indent)
+        if node.otherwise is None:
+            return lines
+        first, *rest = _block(node.otherwise, indent)
+        return [*lines[:-1], f"{lines[-1]} else {first}", *rest]
+    if isinstance(node, syntax.Inthreads):
+        head = f"inthreads{'.async' * node.is_async} ({print_expression(node.condition)})"
+        return _headed(head, node.body, indent)
+    if isinstance(node, syntax.Foreach):
+        head = f"foreach {_pattern(node.variables)} in [{_list(node.bounds)}]"
+        return _headed(head, node.body, indent)
+    if isinstance(node, syntax.While):
+        return _headed(f"while ({print_expression(node.condition)})", node.body, indent)
+    if isinstance(node, syntax.Apply):
+        head = f"apply {_pattern(node.variables)} in {node.fragment.id}.span"
+        return _headed(head, node.body, indent)
+    return [_simple(node) + ";"]
+
+
+def _pattern(names: Sequence[str]) -> str:
+    return "{" + ", ".join(names) + "}"
+
+
+def _parallel(node: syntax.Parallel, indent: str) -> list[str]:
+    levels = ", ".join(
+        f"{_pattern(level.variables)} by [{_list(level.bounds)}]"
+        + (f" : {level.kind}" if level.kind else "")
+        for level in node.levels
+    )
+    lines = _headed(f"parallel{'.async' * node.is_async} {levels}", node.body, indent)
+    bounds = node.launch_bounds
+    if bounds is None:
+        return lines
+    args = [bounds.max_threads, bounds.min_blocks, bounds.max_cluster]
+    while len(args) > 1 and args[-1] is None:
+        args.pop()
+    shown = ", ".join("_" if a is None else print_expression(a) for a in args)
+    return [f"[[launch_bounds({shown})]]", indent + lines[0], *lines[1:]]
+
+
+@singledispatch
+def _simple(node: syntax.Node) -> str:
+    """A statement without a body, and without its ``;``."""
+    raise TypeError(f"{type(node).__name__} is no statement")
+
+
+@_simple.register
+def _(node: syntax.ScalarDecl) -> str:
+    words = ["mutable"] * node.mutable + [node.type] * (node.type is not None)
+    return " ".join([*map(str, words), node.name, "=", print_expression(node.value)])
+
+
+@_simple.register
+def _(node: syntax.ViewDecl) -> str:
+    return f"{node.name} = {print_view(node.view)}"
+
+
+@_simple.register
+def _(node: syntax.SharedDecl) -> str:
+    return f"shared {node.type} [{_list(node.extents)}] {node.name}{_slots(node.tiles)}"
+
+
+@_simple.register
+def _(node: syntax.EventDecl) -> str:
+    count = "" if node.count is None else f"<{_at(node.count, _SUM)}>"
+    ready = " = ready" * node.ready
+    return f"shared event{count} {node.name}{_slots(node.slots)}{ready}"
+
+
+def _slots(count: syntax.Expr | None) -> str:
+    return "" if count is None else f"[{print_expression(count)}]"
+
+
+@_simple.register
+def _(node: syntax.FragDecl) -> str:
+    init = "" if node.init is None else f" {{{print_expression(node.init)}}}"
+    return f"frag {node.type} [{_list(node.extents)}] {node.name}{init}"
+
+
+@_simple.register
+def _(node: syntax.Assign) -> str:
+    return f"{print_expression(node.target)} {node.op} {print_expression(node.value)}"
+
+
+@_simple.register
+def _(node: syntax.Break) -> str:
+    del node
+    return "break"
+
+
+@_simple.register
+def _(node: syntax.Continue) -> str:
+    del node
+    return "continue"
+
+
+@_simple.register
+def _(node: syntax.Return) -> str:
+    del node
+    return "return"
+
+
+@_simple.register
+def _(node: syntax.Transfer) -> str:
+    result = "" if node.result is None else f"{node.result} = "
+    modifiers = ".async" * node.is_async + (f".{node.evict}" if node.evict else "")
+    if node.swizzle is not None:
+        modifiers += f".swiz<{node.swizzle}>"
+    place = "shared" if node.destination is None else print_view(node.destination)
+    source = print_view(node.source)
+    return f"{result}{node.engine}.{node.operation}{modifiers} {source} => {place}"
+
+
+@_simple.register
+def _(node: syntax.MmaFill) -> str:
+    type_ = "" if node.type is None else f".{node.type}"
+    return f"{node.accumulator} = mma.fill{type_} {print_expression(node.value)}"
+
+
+@_simple.register
+def _(node: syntax.Mma) -> str:
+    result = "" if node.result is None else f"{node.result} = "
+    operation = f"mma.{node.a_order}.{node.b_order}{'.async' * node.is_async}"
+    operands = ", ".join([node.accumulator.id, print_view(node.a), print_view(node.b)])
+    return f"{result}{operation} {operands}"
+
+
+@_simple.register
+def _(node: syntax.MmaStore) -> str:
+    return f"mma.store {node.accumulator.id}, {print_view(node.destination)}"
+
+
+@_simple.register
+def _(node: syntax.Reduce) -> str:
+    dim = print_expression(node.dim)
+    return f"reduce_{node.kind}({node.target.id}, {node.source.id}, {dim})"
+
+
+@_simple.register
+def _(node: syntax.AllReduceSum) -> str:
+    return f"all_reduce_sum({node.target.id})"
+
+
+@_simple.register
+def _(node: syntax.CopyFragment) -> str:
+    return f"copy({node.target.id}, {node.source.id})"
+
+
+@_simple.register
+def _(node: syntax.Wait) -> str:
+    return "wait " + ", ".join(map(_target, node.targets))
+
+
+@_simple.register
+def _(node: syntax.Trigger) -> str:
+    after = " after " + _list(node.after) if node.after else ""
+    return "trigger " + ", ".join(map(_target, node.targets)) + after
+
+
+def _target(target: syntax.Target) -> str:
+    if target.order is not None:
+        return f"{target.name.id}.at({print_expression(target.order)})"
+    return target.name.id + _slots(target.index)
+
+
+@_simple.register
+def _(node: syntax.CallStmt) -> str:
+    template = ", ".join(_at(arg, _SUM) for arg in node.template_args)
+    return f"call {node.name.id}{f'<{template}>' * bool(template)}({_list(node.args)})"
+
+
+@_simple.register
+def _(node: syntax.Assert) -> str:
+    text = "" if node.text is None else f', "{node.text.text}"'
+    return f"assert({print_expression(node.condition)}{text})"
+
+
+@_simple.register
+def _(node: syntax.ExprStmt) -> str:
+    return print_expression(node.value)
