@@ -6,7 +6,7 @@ import json
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,26 +87,53 @@ def _token(option: str) -> str:
 
 
 def inspect(plan: Plan, chosen: Chosen, scrub: Scrubber) -> Interpreter:
-    """What ``chosen`` is, and whether it is what its lock says.
+    """What :func:`inspect_all` says of one interpreter."""
+    return inspect_all(plan, (chosen,), scrub)[0]
 
-    Its places become known to ``scrub``.
+
+def inspect_all(plan: Plan, chosen: Iterable[Chosen], scrub: Scrubber) -> tuple[Interpreter, ...]:
+    """What each of ``chosen`` is, and whether it is what its lock says.
+
+    Their files are compared side by side. Their places become known to ``scrub``.
 
     Raises:
-        EnvironmentUnmet: where it cannot be executed, or differs from its lock and the
+        EnvironmentUnmet: where one cannot be executed, or differs from its lock and the
             command does not say ``--unlocked-env``.
     """
-    if chosen.environment == RUNNER:
-        add_places(scrub, chosen, sys.prefix)
-        return Interpreter(
-            environment=RUNNER,
-            python=platform.python_version(),
-            implementation=platform.python_implementation(),
-            locked=None,
-        )
-    environment = next(e for e in plan.manifest.environments if e.name == chosen.environment)
-    version, implementation, prefix = ask(chosen.path, environment)
-    add_places(scrub, chosen, prefix)
-    differences = tuple(scrub.text(line) for line in _differences(plan, environment, chosen.path))
+    every = tuple(chosen)
+    asked = []
+    for one in every:
+        if one.environment == RUNNER:
+            add_places(scrub, one, sys.prefix)
+        else:
+            environment = next(e for e in plan.manifest.environments if e.name == one.environment)
+            version, implementation, prefix = ask(one.path, environment)
+            add_places(scrub, one, prefix)
+            asked.append((one, environment, version, implementation))
+    found = _differences(plan, [(environment, one.path) for one, environment, *_ in asked])
+    locked = {
+        one.environment: _judged(plan, one, environment, version, implementation, lines, scrub)
+        for (one, environment, version, implementation), lines in zip(asked, found, strict=True)
+    }
+    runner = Interpreter(
+        environment=RUNNER,
+        python=platform.python_version(),
+        implementation=platform.python_implementation(),
+        locked=None,
+    )
+    return tuple(locked.get(one.environment, runner) for one in every)
+
+
+def _judged(
+    plan: Plan,
+    chosen: Chosen,
+    environment: Environment,
+    version: str,
+    implementation: str,
+    lines: Iterable[str],
+    scrub: Scrubber,
+) -> Interpreter:
+    differences = tuple(scrub.text(line) for line in lines)
     if differences and not plan.options.unlocked_env:
         raise EnvironmentUnmet(
             f"the interpreter is not what the lock of {environment.name!r} says",
@@ -126,10 +153,12 @@ def inspect(plan: Plan, chosen: Chosen, scrub: Scrubber) -> Interpreter:
     )
 
 
-def _differences(plan: Plan, environment: Environment, python: Path) -> Iterable[str]:
-    from artifact.envs.check import check_environment
+def _differences(
+    plan: Plan, named: Sequence[tuple[Environment, Path]]
+) -> Sequence[tuple[str, ...]]:
+    from artifact.envs.check import check_environments
 
-    return check_environment(environment, python, plan.root)
+    return check_environments(named, plan.root) if named else ()
 
 
 def add_places(scrub: Scrubber, chosen: Chosen, prefix: str) -> None:

@@ -12,12 +12,12 @@ its standard library, and code that was put inside a locked package beside its o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from artifact.envs.inspect import Distribution, Snapshot, inspect_interpreter
+from artifact.envs.inspect import Distribution, Question, Snapshot, inspect_interpreters
 from artifact.envs.requirements import Pinned, applicable, read_lock
 from artifact.model.backend import Environment
 
@@ -77,7 +77,15 @@ def check_environment(
         VerificationError: where the lock is not valid.
         EnvironmentUnmet: where the interpreter cannot be asked.
     """
-    return tuple(str(item) for item in differences(environment, python, root, digests=digests)[1])
+    return check_environments(((environment, python),), root, digests=digests)[0]
+
+
+def check_environments(
+    named: Sequence[tuple[Environment, Path]], root: Path, *, digests: bool = True
+) -> tuple[tuple[str, ...], ...]:
+    """What :func:`check_environment` finds of each; the interpreters are asked side by side."""
+    found = _asked(named, root, digests, None)
+    return tuple(tuple(str(item) for item in differing) for _, differing in found)
 
 
 def differences(
@@ -89,13 +97,30 @@ def differences(
     timeout: float | None = None,
 ) -> tuple[Snapshot, tuple[Difference, ...]]:
     """What :func:`check_environment` finds, as records, and the interpreter they are about."""
-    lock = root / environment.requirements
-    pins = read_lock(lock)
-    snapshot = inspect_interpreter(
-        python, {pin.name for pin in pins}, digests=digests, timeout=timeout
+    return _asked(((environment, python),), root, digests, timeout)[0]
+
+
+def _asked(
+    named: Sequence[tuple[Environment, Path]], root: Path, digests: bool, timeout: float | None
+) -> tuple[tuple[Snapshot, tuple[Difference, ...]], ...]:
+    locks = [root / environment.requirements for environment, _ in named]
+    pins = [read_lock(lock) for lock in locks]
+    questions = [
+        Question(python, frozenset(pin.name for pin in locked))
+        for (_, python), locked in zip(named, pins, strict=True)
+    ]
+    snapshots = inspect_interpreters(questions, digests=digests, timeout=timeout)
+    return tuple(
+        (
+            snapshot,
+            compare(
+                applicable(locked, snapshot.environment, str(lock)), snapshot, environment.python
+            ),
+        )
+        for (environment, _), lock, locked, snapshot in zip(
+            named, locks, pins, snapshots, strict=True
+        )
     )
-    chosen = applicable(pins, snapshot.environment, str(lock))
-    return snapshot, compare(chosen, snapshot, environment.python)
 
 
 def compare(pins: Iterable[Pinned], snapshot: Snapshot, python: str) -> tuple[Difference, ...]:

@@ -14,7 +14,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,16 @@ MAX_OUTPUT_BYTES = 64 * 1024 * 1024
 
 # What an interpreter may need to start at all. PYTHON* variables would change what it is.
 _PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TMPDIR")
+
+
+@dataclass(frozen=True)
+class Question:
+    """An interpreter, and the distributions whose files it is asked about."""
+
+    python: Path
+    """A link into a virtual environment is not resolved."""
+    names: frozenset[str] = frozenset()
+    """Canonical names."""
 
 
 @dataclass(frozen=True)
@@ -98,25 +108,107 @@ def inspect_interpreter(
         EnvironmentUnmet: where it is missing, cannot be started, is no Python of version 3.8
             or newer, fails, hangs, or answers anything else.
     """
+    question = Question(python, frozenset(names))
+    return inspect_interpreters((question,), digests=digests, timeout=timeout)[0]
+
+
+def inspect_interpreters(
+    questions: Sequence[Question], *, digests: bool = False, timeout: float | None = None
+) -> tuple[Snapshot, ...]:
+    """Ask several interpreters side by side; the answers come in the order of ``questions``.
+
+    Args:
+        questions: Whom to ask, and about what.
+        digests: Whether to read the files that they are asked about.
+        timeout: Seconds until all of them must have answered; None for the default.
+
+    Raises:
+        EnvironmentUnmet: as :func:`inspect_interpreter` does, for the first one that is no
+            good. The others are then killed.
+    """
     limit = timeout if timeout is not None else (TIMEOUT_DIGESTS if digests else TIMEOUT)
-    nonce = secrets.token_hex(16)
-    request = json.dumps({"nonce": nonce, "digests": digests, "names": sorted(names)})
-    # Made absolute by hand: resolving the link of a virtual environment would leave it.
-    command = [str(Path.cwd() / python), "-I", "-B", str(PROBE), request]
-    status, output, errors = _run(command, str(python), limit)
+    asked = [_Asked(question, secrets.token_hex(16)) for question in questions]
+    _run(asked, digests, limit)
+    return tuple(_answer(one) for one in asked)
+
+
+class _Asked:
+    """One probe: its process, and what it printed so far."""
+
+    def __init__(self, question: Question, nonce: str) -> None:
+        self.question = question
+        self.nonce = nonce
+        self.label = str(question.python)
+        self.printed = {"stdout": bytearray(), "stderr": bytearray()}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, digests: bool) -> subprocess.Popen[bytes]:
+        """Start it.
+
+        Raises:
+            EnvironmentUnmet: where the system does not let us.
+        """
+        names = sorted(self.question.names)
+        request = json.dumps({"nonce": self.nonce, "digests": digests, "names": names})
+        # Made absolute by hand: resolving the link of a virtual environment would leave it.
+        command = [str(Path.cwd() / self.question.python), "-I", "-B", str(PROBE), request]
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={name: os.environ[name] for name in _PASSED if name in os.environ},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else None
+            raise EnvironmentUnmet(
+                "an interpreter cannot be started",
+                where=self.label,
+                expected="the path of a Python interpreter",
+                found=reason or str(error),
+                next="name the interpreter itself, such as DIR/bin/python",
+            ) from error
+        return self.process
+
+    def text(self, stream: str) -> str:
+        """What it printed on a stream."""
+        return self.printed[stream].decode("utf-8", "replace")
+
+    def take(self, stream: str, data: bytes) -> None:
+        """Keep what it printed.
+
+        Raises:
+            EnvironmentUnmet: where that is more than an answer can be.
+        """
+        self.printed[stream] += data
+        if len(self.printed[stream]) > MAX_OUTPUT_BYTES:
+            raise EnvironmentUnmet(
+                "an interpreter prints without end",
+                where=self.label,
+                expected=f"at most {MAX_OUTPUT_BYTES} bytes",
+                found="more",
+                cause="it is not a Python interpreter",
+            )
+
+
+def _answer(asked: _Asked) -> Snapshot:
+    assert asked.process is not None
+    status, output, errors = asked.process.returncode, asked.text("stdout"), asked.text("stderr")
     answers = [
-        line.removeprefix(nonce + " ")
+        line.removeprefix(asked.nonce + " ")
         for line in output.split("\n")
-        if line.startswith(nonce + " ")
+        if line.startswith(asked.nonce + " ")
     ]
     if status != 0 or len(answers) != 1:
         raise EnvironmentUnmet(
             "an interpreter could not say what it holds",
-            where=str(python),
+            where=asked.label,
             expected="a Python interpreter, version 3.8 or newer",
             found=_ending(status),
             cause="it is not a Python interpreter, or its installation is broken",
-            next=f"{python} -I -c 'import sys; print(sys.version)'",
+            next=f"{asked.label} -I -c 'import sys; print(sys.version)'",
             details=tuple((errors or output).strip().splitlines()[-5:]),
         )
     try:
@@ -124,75 +216,55 @@ def inspect_interpreter(
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EnvironmentUnmet(
             "an interpreter gave an answer that cannot be read",
-            where=str(python),
+            where=asked.label,
             found=f"{type(error).__name__}: {error}",
             cause="something in its start-up files changes what it prints",
         ) from error
 
 
-def _run(command: list[str], label: str, limit: float) -> tuple[int, str, str]:
-    """Exit status, standard output and standard error, each bounded, within ``limit`` seconds."""
-    environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise EnvironmentUnmet(
-            "an interpreter cannot be started",
-            where=label,
-            expected="the path of a Python interpreter",
-            found=reason or str(error),
-            next="name the interpreter itself, such as DIR/bin/python",
-        ) from error
-    with process:
-        try:
-            chunks = _read(process, label, limit)
-            status = process.wait(timeout=limit)
-        except BaseException as error:
-            # Whatever ends the wait, an interrupt too: nothing of it stays behind.
-            _kill_group(process)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise _hanging(label, limit) from error
-            raise
-    output, errors = (bytes(chunk).decode("utf-8", "replace") for chunk in chunks)
-    return status, output, errors
-
-
-def _read(process: subprocess.Popen[bytes], label: str, limit: float) -> list[bytearray]:
-    streams = [process.stdout, process.stderr]
-    chunks = [bytearray(), bytearray()]
+def _run(asked: Sequence[_Asked], digests: bool, limit: float) -> None:
+    """Start every probe, and take what it prints until its end, all within ``limit`` seconds."""
     deadline = time.monotonic() + limit
+    with contextlib.ExitStack() as stack:
+        try:
+            for one in asked:
+                stack.enter_context(one.start(digests))
+            _read(asked, deadline, limit)
+            for one in asked:
+                _wait(one, deadline, limit)
+        except BaseException:
+            # Whatever ends the wait, an interrupt too: nothing of them stays behind.
+            for one in asked:
+                if one.process is not None:
+                    _kill_group(one.process)
+            raise
+
+
+def _read(asked: Sequence[_Asked], deadline: float, limit: float) -> None:
     with selectors.DefaultSelector() as selector:
-        for index, stream in enumerate(streams):
-            assert stream is not None
-            selector.register(stream, selectors.EVENT_READ, index)
-        while selector.get_map():
-            left = deadline - time.monotonic()
-            ready = selector.select(max(left, 0))
+        for one in asked:
+            assert one.process is not None
+            for stream in one.printed:
+                selector.register(getattr(one.process, stream), selectors.EVENT_READ, (one, stream))
+        while left := selector.get_map():
+            ready = selector.select(max(deadline - time.monotonic(), 0))
             if not ready:
-                raise _hanging(label, limit)
+                one, _ = next(iter(left.values())).data
+                raise _hanging(one.label, limit)
             for key, _ in ready:
-                data = os.read(key.fd, 1 << 16)
-                if not data:
+                one, stream = key.data
+                if data := os.read(key.fd, 1 << 16):
+                    one.take(stream, data)
+                else:
                     selector.unregister(key.fileobj)
-                    continue
-                chunks[key.data] += data
-                if len(chunks[key.data]) > MAX_OUTPUT_BYTES:
-                    raise EnvironmentUnmet(
-                        "an interpreter prints without end",
-                        where=label,
-                        expected=f"at most {MAX_OUTPUT_BYTES} bytes",
-                        found="more",
-                        cause="it is not a Python interpreter",
-                    )
-    return chunks
+
+
+def _wait(one: _Asked, deadline: float, limit: float) -> None:
+    assert one.process is not None
+    try:
+        one.process.wait(timeout=max(deadline - time.monotonic(), 0))
+    except subprocess.TimeoutExpired as error:
+        raise _hanging(one.label, limit) from error
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -98,13 +98,17 @@ def file_problem(location: str, path: str, recorded: str) -> str | None:
         return "has no SHA-2 digest in RECORD"
     try:
         # Not blocking: a FIFO in the place of a file must not hold the check up.
-        descriptor = os.open(Path(location, path), os.O_RDONLY | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
+        descriptor = os.open(os.path.join(location, path), os.O_RDONLY | os.O_NONBLOCK)  # noqa: PTH118 - a Path costs as much as the file
+        try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return "is not a regular file"
             digest = hashlib.new(algorithm)
-            for chunk in iter(lambda: file.read(_CHUNK), b""):
+            # Read without a file object, which gives the interpreter away once more a call:
+            # with many small files the threads would mostly wait for it.
+            for chunk in iter(lambda: os.read(descriptor, _CHUNK), b""):
                 digest.update(chunk)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return "is missing"
     except (OSError, ValueError) as error:
@@ -148,7 +152,8 @@ def describe(
     """One distribution as a JSON object, its directory, and the names that it owns there."""
     location = str(distribution.locate_file(""))
     place = str(getattr(distribution, "_path", location))
-    name = distribution.metadata["Name"]
+    about = distribution.metadata  # parsed anew each time
+    name = about["Name"]
     if not isinstance(name, str) or not name:
         return {"name": "", "version": "", "location": place}, location, set()
     rows = read_record(distribution)
@@ -163,7 +168,7 @@ def describe(
     problems = pool.map(lambda row: [row[0], file_problem(location, row[0], row[1])], hashed)
     described = {
         "name": name,
-        "version": str(distribution.metadata["Version"] or ""),
+        "version": str(about["Version"] or ""),
         "location": location,
         "modules": modules,
         "record": rows is not None,

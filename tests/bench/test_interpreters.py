@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from artifact.bench import interpreters
-from artifact.bench.interpreters import ask, choose, inspect
+from artifact.bench.interpreters import ask, choose, inspect, inspect_all
 from artifact.bench.plan import Options, Plan, make_plan
 from artifact.bench.scrub import Scrubber
 from artifact.errors import EnvironmentUnmet, ExitCode
@@ -33,7 +33,7 @@ def plan(root: Path, python: Path, **options: Any) -> Plan:
 
 
 def differ(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
-    monkeypatch.setattr(interpreters, "_differences", lambda *args: lines)
+    monkeypatch.setattr(interpreters, "_differences", lambda plan, named: [lines] * len(named))
 
 
 def test_the_runners_own_is_the_one_that_runs_this(fake_tree: Path) -> None:
@@ -91,6 +91,25 @@ def test_the_check_is_that_of_the_environment_commands(fake_tree: Path) -> None:
     with pytest.raises(EnvironmentUnmet) as caught:
         inspect(made, choose(made)["other"], Scrubber())
     assert any("pytest" in line for line in caught.value.details)
+
+
+def test_all_of_them_are_asked_at_once(
+    fake_tree: Path, link: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of several environments are compared in one call, the runner's own in none."""
+    made = plan(fake_tree, link)
+    calls: list[list[Path]] = []
+
+    def differences(plan: Plan, named: list[tuple[Environment, Path]]) -> list[tuple[str, ...]]:
+        calls.append([python for _, python in named])
+        return [() for _ in named]
+
+    monkeypatch.setattr(interpreters, "_differences", differences)
+    chosen = choose(made)
+    found = inspect_all(made, chosen.values(), Scrubber())
+    assert [one.environment for one in found] == list(chosen) == ["runner", "other"]
+    assert [one.locked for one in found] == [None, True]
+    assert calls == [[link]]
 
 
 def other(root: Path) -> Environment:

@@ -145,7 +145,7 @@ def test_there_twice(
         (lambda path: path.write_text("dat4"), "was changed after it was installed"),
         (lambda path: path.write_text(""), "was changed after it was installed"),
         (lambda path: path.unlink(), "is missing"),
-        (lambda path: (path.unlink(), path.mkdir()), "cannot be read: Is a directory"),
+        (lambda path: (path.unlink(), path.mkdir()), "is not a regular file"),
         (lambda path: (path.unlink(), os.mkfifo(path)), "is not a regular file"),
     ],
 )

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from artifact.envs import inspect as inspect_module
-from artifact.envs.inspect import PROBE, inspect_interpreter
+from artifact.envs.inspect import PROBE, Question, inspect_interpreter, inspect_interpreters
 from artifact.errors import EnvironmentUnmet, ExitCode
 
 
@@ -145,6 +145,42 @@ def test_an_interpreter_that_hangs_is_killed_with_its_children(
             break
     child = int(mark.read_text())
     wait_until(lambda: not runs(child))
+
+
+def test_several_are_asked_side_by_side(tmp_path: Path) -> None:
+    """Each of the two waits for the other to have begun."""
+    pythons = []
+    for mine, other in (("a", "b"), ("b", "a")):
+        meet = f"touch {tmp_path / mine}; while ! [ -e {tmp_path / other} ]; do sleep 0.01; done"
+        text = f'#!/bin/sh\n{meet}\nexec {sys.executable} "$@"\n'
+        pythons.append(script(tmp_path / f"python-{mine}", text))
+    questions = [Question(python, frozenset({"pytest"})) for python in pythons]
+    first, second = inspect_interpreters(questions, timeout=120.0)
+    assert first == second == inspect_interpreter(Path(sys.executable), {"pytest"})
+    assert inspect_interpreters([]) == ()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_one_that_is_no_good_ends_the_others(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first: bool,
+    wait_until: Callable[[Callable[[], object]], None],
+) -> None:
+    monkeypatch.setattr(inspect_module, "MAX_OUTPUT_BYTES", 1 << 20)
+    mark = tmp_path / "pid"
+    ready = f"while ! [ -s {mark} ]; do sleep 0.01; done"
+    endless = script(tmp_path / "endless", f"#!/bin/sh\n{ready}\nexec yes\n")
+    waiting = script(tmp_path / "waiting", f"#!/bin/sh\necho $$ > {mark}\nexec sleep 3600\n")
+    pythons = [endless, waiting] if first else [waiting, endless]
+    with pytest.raises(EnvironmentUnmet, match="without end") as caught:
+        inspect_interpreters([Question(python) for python in pythons], timeout=120.0)
+    assert caught.value.where == str(endless)
+    pid = int(mark.read_text())
+    wait_until(lambda: not runs(pid))
+    with pytest.raises(EnvironmentUnmet, match="cannot be started") as caught:
+        inspect_interpreters([Question(waiting), Question(tmp_path / "none")], timeout=120.0)
+    assert caught.value.where == str(tmp_path / "none")
 
 
 def test_an_interpreter_that_prints_without_end_is_killed(
