@@ -98,7 +98,8 @@ def file_problem(location: str, path: str, recorded: str) -> str | None:
         return "has no SHA-2 digest in RECORD"
     try:
         # Not blocking: a FIFO in the place of a file must not hold the check up.
-        descriptor = os.open(os.path.join(location, path), os.O_RDONLY | os.O_NONBLOCK)  # noqa: PTH118 - a Path costs as much as the file
+        name = os.path.join(location, path)  # noqa: PTH118 - a Path costs as much as reading a file
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return "is not a regular file"
