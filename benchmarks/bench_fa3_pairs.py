@@ -125,7 +125,7 @@ def take_pairs(
     def prepare() -> dict[str, str]:
         session.prepare(shape)
         session.witness(shape)
-        return session._inputs[shape.name]
+        return session.inputs(shape)
 
     with ThreadPoolExecutor(1) as pool:
         ours = pool.submit(prepare)

@@ -142,6 +142,10 @@ class Session:
             )
         self._shape = shape.name
 
+    def inputs(self, shape: Shape) -> dict[str, str]:
+        """SHA-256 of each input of a shape that was prepared."""
+        return dict(self._inputs[shape.name])
+
     def check(self, shape: Shape) -> CheckRecord:
         """Measure the output and every known-wrong output; the verdicts are in the record."""
         rules = self._plan.manifest.gates
@@ -159,7 +163,7 @@ class Session:
                     for name, position in gates.expected_controls(rules)
                 ],
             )
-        inputs = self._inputs[shape.name]
+        inputs = self.inputs(shape)
         return gates.judge(self.backend.name, shape.name, inputs, checked, rules, shape.dims)
 
     def witness(self, shape: Shape) -> WitnessRecord:
