@@ -1,0 +1,215 @@
+"""Transfers in CUDA: TMA loads and their completion, TMA stores, cooperative copies."""
+
+from __future__ import annotations
+
+from artifact.choreo import syntax
+from artifact.choreo.emit_context import Context
+from artifact.choreo.emit_events import (
+    leader_condition,
+    order_text,
+    slot_text,
+    step_order,
+)
+from artifact.choreo.emit_views import (
+    global_address,
+    map_coordinates,
+    row_pitch,
+    shared_address,
+    shared_of,
+)
+from artifact.choreo.tables import Symbol, TransferPlan
+
+_POLICY = {
+    "evict_first": "cu::kEvictFirst",
+    "evict_last": "cu::kEvictLast",
+    None: "cu::kEvictNormal",
+}
+
+
+def declare_maps(ctx: Context) -> None:
+    """The tensor maps that the kernel's statements need, named after the first that needs each."""
+    for node in syntax.walk(ctx.function.body):
+        if isinstance(node, syntax.Transfer):
+            plan = ctx.tables.transfers[node]
+            if plan.map is not None and plan.map not in ctx.maps:
+                wish = node.result or f"{plan.source.root.name}_store"
+                ctx.maps[plan.map] = ctx.names.fresh(f"{wish}_map")
+
+
+def emit_transfer(ctx: Context, node: syntax.Transfer, *, kept: bool) -> None:
+    """One transfer statement.
+
+    A load that a trigger completes is issued there: ``kept`` says that other statements come
+    between, so that what the load's operands are now has to be kept.
+    """
+    plan = ctx.tables.transfers[node]
+    if plan.kind == "tma-load":
+        _load(ctx, node, plan, kept=kept)
+    elif plan.kind == "tma-store":
+        _store(ctx, node, plan)
+    else:
+        _cooperative_load(ctx, node, plan)
+
+
+# TMA loads -------------------------------------------------------------------------------------
+
+
+def _load(ctx: Context, node: syntax.Transfer, plan: TransferPlan, *, kept: bool) -> None:
+    operands = _load_operands(ctx, plan)
+    if plan.slot is not None:
+        if kept:
+            operands = tuple(_keep(ctx, node, o, i) for i, o in enumerate(operands))
+        ctx.loads[_future(ctx, node)] = (node, operands)
+        return
+    if plan.event is None:
+        raise AssertionError(f"nothing completes the load: {node.span}")
+    slot = f"&{ctx.names.of(plan.event)}[0]"
+    with ctx.out.block(f"if ({leader_condition(plan.leaders)})"):
+        ctx.out.line(f"cu::mbarrier_arrive_expect({slot}, {plan.bytes});")
+        _issue(ctx, node, plan, operands, slot)
+
+
+def _future(ctx: Context, node: syntax.Transfer) -> Symbol:
+    return next(s for s in ctx.tables.declares[node] if s.kind == "future")
+
+
+def _load_operands(ctx: Context, plan: TransferPlan) -> tuple[str, ...]:
+    """The tile's address and the coordinates."""
+    if plan.map is None:
+        raise AssertionError("a TMA load without a map")
+    return (shared_address(ctx, plan.target), *map_coordinates(ctx, plan.map, plan.source))
+
+
+def _keep(ctx: Context, node: syntax.Transfer, operand: str, position: int) -> str:
+    if operand.isidentifier() or operand.isdigit():
+        return operand
+    kind, what = ("unsigned char*", "tile") if position == 0 else ("int", f"coordinate{position}")
+    name = ctx.names.fresh(f"{node.result or 'load'}_{what}")
+    ctx.out.line(f"{kind} const {name} = {operand};")
+    return name
+
+
+def _issue(
+    ctx: Context, node: syntax.Transfer, plan: TransferPlan, operands: tuple[str, ...], slot: str
+) -> None:
+    if plan.map is None:
+        raise AssertionError("a TMA load without a map")
+    tile, *coordinates = operands
+    arguments = [tile, f"&{ctx.maps[plan.map]}", slot, _POLICY[node.evict], *coordinates]
+    ctx.out.call("cu::tma_load(", arguments)
+
+
+def emit_trigger_after(ctx: Context, node: syntax.Trigger) -> None:
+    """``trigger e after f, ..``: the leader announces the bytes and issues; nobody blocks."""
+    for target in node.targets:
+        loads = [
+            (transfer, ctx.tables.transfers[transfer], operands)
+            for name in node.after
+            for transfer, operands in [ctx.loads[ctx.symbol(name)]]
+            if ctx.tables.transfers[transfer].slot is target
+        ]
+        if not loads:
+            continue
+        event = ctx.symbol(target.name)
+        plan = ctx.tables.events[event]
+        name = ctx.names.of(event)
+        if target.order is not None:
+            slot = slot_text(ctx, plan, name, order_text(ctx, target))
+        elif target.index is not None:
+            slot = f"&{name}[{ctx.text(target.index)}]"
+        else:
+            slot = f"&{name}[0]"
+        with ctx.out.block(f"if ({leader_condition(loads[0][1].leaders)})"):
+            total = sum(plan.bytes for _, plan, _ in loads)
+            ctx.out.line(f"cu::mbarrier_arrive_expect({slot}, {total});")
+            for transfer, transfer_plan, operands in loads:
+                _issue(ctx, transfer, transfer_plan, operands, slot)
+        step_order(ctx, target)
+
+
+# TMA stores ------------------------------------------------------------------------------------
+
+
+def _store(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -> None:
+    if plan.map is None:
+        raise AssertionError("a TMA store without a map")
+    ctx.out.comment("What was written is shown to TMA, everybody has written, one thread stores.")
+    ctx.out.line("cu::fence_async_proxy();")
+    meet = _meeting(plan)
+    ctx.out.line(meet)
+    operands = [
+        f"&{ctx.maps[plan.map]}",
+        shared_address(ctx, plan.source),
+        *map_coordinates(ctx, plan.map, plan.target),
+    ]
+    with ctx.out.block(f"if ({leader_condition(plan.leaders)})"):
+        ctx.out.call("cu::tma_store(", operands)
+        ctx.out.line("cu::tma_store_commit();")
+        ctx.out.line("cu::tma_store_wait_read<0>();")
+    if _in_loop(ctx, node):
+        ctx.out.comment("The buffer may be written again only when the store has read it.")
+        ctx.out.line(meet)
+
+
+def _meeting(plan: TransferPlan) -> str:
+    """The barrier of the threads that store together."""
+    if plan.barrier is None:
+        return "__syncthreads();"
+    barrier = str(plan.barrier)
+    if len(plan.leaders) > 1:
+        # One barrier a warpgroup, numbered from the first.
+        first = min(plan.leaders) // 128
+        number = "cu::warpgroup_index()" + (f" - {first}" if first else "")
+        barrier = f"{barrier} + {number}"
+    return f"cu::named_barrier_sync({barrier}, {plan.barrier_threads});"
+
+
+def _in_loop(ctx: Context, node: syntax.Transfer) -> bool:
+    return any(
+        isinstance(loop, syntax.Foreach | syntax.While) and node in syntax.walk(loop)
+        for loop in syntax.walk(ctx.function.body)
+    )
+
+
+# Cooperative copies ----------------------------------------------------------------------------
+
+
+def _cooperative_load(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -> None:
+    """Every thread copies 16 bytes at a time; barriers before and after [R]."""
+    shared = shared_of(ctx, plan.target)
+    first = (plan.threads & -plan.threads).bit_length() - 1
+    count = plan.threads.bit_count()
+    meet = _meeting(plan)
+    thread = "int(threadIdx.x)" + (f" - {first}" if first else "")
+    ctx.out.comment("Nobody reads the buffer any more; copy; everybody sees the tile.")
+    ctx.out.line(meet)
+    template = f"{plan.rows}, {plan.columns}, {shared.swizzle}, {count}"
+    arguments = [
+        shared_address(ctx, plan.target),
+        global_address(ctx, plan.source),
+        row_pitch(ctx, plan.source),
+        thread,
+    ]
+    ctx.out.call(f"cu::copy_tile_async<{template}>(", arguments)
+    if not node.is_async:
+        _complete(ctx, plan)
+
+
+def _complete(ctx: Context, plan: TransferPlan) -> None:
+    ctx.out.line("cu::wait_copies();")
+    ctx.out.line(_meeting(plan))
+
+
+def is_cooperative(ctx: Context, target: syntax.Target) -> bool:
+    """Whether a wait is for a copy by ordinary threads."""
+    node = ctx.symbol(target.name).node
+    return (
+        isinstance(node, syntax.Transfer) and ctx.tables.transfers[node].kind == "cooperative-load"
+    )
+
+
+def complete_copies(ctx: Context, target: syntax.Target) -> None:
+    """``wait f`` of an asynchronous ``dma.copy``."""
+    node = ctx.symbol(target.name).node
+    if isinstance(node, syntax.Transfer):
+        _complete(ctx, ctx.tables.transfers[node])
