@@ -140,11 +140,12 @@ class _Parse:
 
         last = self._lark_token(len(self._tokens) - 1, "$END")
         try:
-            return self._parser.feed_eof(last)
+            tree: lark.Tree[lark.Token] = self._parser.feed_eof(last)
         except lark.UnexpectedToken:
             # A declaration ended at its ';', or something is left open: both are reported.
             self._report(len(self._tokens) - 1)
             return None
+        return tree
 
     def _shallow(self) -> bool:
         depth = 0

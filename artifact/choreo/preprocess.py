@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from artifact.choreo import macros as macro_table
 from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.directives import Directives
 from artifact.choreo.lexer import Source, Token
-from artifact.choreo.macros import Expander, RunawayMacro, Undecided
+from artifact.choreo.macros import Expander, RunawayMacro
 from artifact.choreo.syntax import File, Span, Text
 
 
@@ -93,22 +93,6 @@ _CXX = re.compile(
     """,
     re.VERBOSE,
 )
-# The rest of a directive's line: spliced lines and comments belong to it.
-_LINE = re.compile(
-    r"""(?:\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*(?s:.*?)\*/|"(?:\\.|[^"\\\n])*"|[^\n])*""", re.VERBOSE
-)
-
-
-@dataclass
-class _Condition:
-    """An ``#if`` that is open: where it stands, whether its lines count, whether a branch did."""
-
-    span: Span
-    active: bool
-    outer: bool
-    taken: bool
-    undecided: str | None = None
-    alternative: bool = False
 
 
 class _Splitter:
@@ -116,9 +100,7 @@ class _Splitter:
         self._source = Source(text)
         self._text = text
         self._diagnostics = diagnostics
-        self._macros = macro_table.table(defines)
-        self._conditions: list[_Condition] = []
-        self._base = 0  # conditions that the present function may not close
+        self._directives = Directives(self._source, defines, diagnostics)
         self._function_end = 0
 
     def run(self) -> list[Region]:
@@ -141,8 +123,7 @@ class _Splitter:
             regions.append(self._region("function", offset, start, tokens))
         if start < len(self._text):
             regions.append(self._region("text", start, len(self._text)))
-        for condition in self._conditions:
-            self._diagnostics.error("directive", condition.span, "this #if has no #endif")
+        self._directives.end_file()
         return regions
 
     def _region(
@@ -165,7 +146,7 @@ class _Splitter:
             begin, offset = offset, match.end()
             kind = match.lastgroup if match.lastgroup != "fence" else "raw"
             if kind == "hash" and line_begins:
-                offset = self._directive(begin, inside=None)
+                offset = self._directives.evaluate(begin)
             elif kind == "unclosed":
                 self._diagnostics.error(
                     "unterminated",
@@ -173,39 +154,35 @@ class _Splitter:
                     "this comment has no '*/'",
                 )
                 return
-            elif kind == "name" and match.group() in ("__co__", "__cok__") and self._here(begin):
+            elif kind == "name" and match.group() in ("__co__", "__cok__") and self._compiled():
                 yield begin
                 if match.group() == "__co__":
                     offset = self._function_end
             line_begins = kind == "newline" or (line_begins and kind in ("space", "comment"))
 
-    def _here(self, offset: int) -> bool:
-        """Whether a ``__co__`` at ``offset`` is compiled; an error where only C++ could tell."""
-        for condition in self._conditions:
-            if condition.undecided and condition.outer:
-                self._diagnostics.error(
-                    "directive",
-                    condition.span,
-                    f"a __co__ function depends on this condition, but {condition.undecided}",
-                    rule="conditions around a function are evaluated here, without its includes",
-                    repair="make the condition an integer expression of macros of this file",
-                )
-                return False
-        return self._active
-
-    @property
-    def _active(self) -> bool:
-        return not self._conditions or self._conditions[-1].active
+    def _compiled(self) -> bool:
+        """Whether a ``__co__`` here is compiled; an error where only nvcc could tell."""
+        if (undecided := self._directives.undecided()) is not None:
+            span, why = undecided
+            self._diagnostics.error(
+                "directive",
+                span,
+                f"a __co__ function depends on this condition, but {why}",
+                rule="conditions around a function are evaluated here, without its includes",
+                repair="make the condition an integer expression of macros of this file",
+            )
+            return False
+        return self._directives.active
 
     # Functions ---------------------------------------------------------------------------------
 
     def _function(self, start: int) -> tuple[Token, ...]:
         """The expanded tokens of the function at ``start``; sets where it ends."""
-        self._base = len(self._conditions)
+        self._directives.begin_function()
         tokens: list[Token] = []
         open_braces: list[Token] = []
         self._function_end = start
-        expander = Expander(self._raw(start), self._macros, self._diagnostics)
+        expander = Expander(self._raw(start), self._directives.macros, self._diagnostics)
         try:
             for token in expander:
                 if token.text in ("__co__", "__cok__") and tokens:
@@ -228,13 +205,7 @@ class _Splitter:
             self._diagnostics.error(
                 "macro", rest.span, f"macro {rest.macro} goes on after the end of the function"
             )
-        for condition in self._conditions[self._base :]:
-            self._diagnostics.error(
-                "directive",
-                condition.span,
-                "this #if opens inside a __co__ function and is not closed in it",
-            )
-        del self._conditions[self._base :]
+        self._directives.end_function()
         return tuple(tokens)
 
     def _unfinished(self, open_: list[Token], next_function: Token | None) -> None:
@@ -257,120 +228,16 @@ class _Splitter:
             restart = None
             for token, end in self._source.tokens(offset, len(self._text)):
                 if token.text == "#" and line_begins:
-                    restart = self._directive(end - 1, inside=self._base)
+                    restart = self._directives.evaluate(end - 1)
                     break
                 if token.kind == "newline":
                     line_begins = True
                     continue
                 line_begins = False
-                if self._active:
+                if self._directives.active:
                     self._function_end = end
                     yield token
             if restart is None:
                 self._function_end = len(self._text)
                 return
             offset, line_begins = restart, False
-
-    # Directives --------------------------------------------------------------------------------
-
-    def _directive(self, start: int, inside: int | None) -> int:
-        """Evaluate the directive whose ``#`` is at ``start``; where its line ends.
-
-        ``inside`` is null in C++ text; in a function it is the number of conditions that were
-        open before it.
-        """
-        line = _LINE.match(self._text, start + 1)
-        assert line is not None  # it matches the empty text
-        tokens = [token for token, _ in self._source.tokens(start + 1, line.end())]
-        tokens = [token for token in tokens if token.kind != "newline"]
-        if not tokens:
-            return line.end()
-        name, rest = tokens[0], tokens[1:]
-        first = self._source.span(start, start + 1)
-        span = Span(first.line, first.column, name.span.end_line, name.span.end_column)
-        if name.text in ("if", "ifdef", "ifndef"):
-            self._open(name.text, rest, span)
-        elif name.text in ("elif", "else", "endif"):
-            self._next_branch(name.text, rest, span, inside)
-        elif self._active:
-            self._act(name.text, rest, span, inside is not None)
-        if inside is not None and self._conditions and (why := self._conditions[-1].undecided):
-            self._conditions[-1].undecided = None
-            self._diagnostics.error("directive", span, f"this condition cannot be evaluated: {why}")
-        return line.end()
-
-    def _open(self, word: str, rest: list[Token], span: Span) -> None:
-        outer = self._active
-        condition = _Condition(span, active=False, outer=outer, taken=not outer)
-        self._conditions.append(condition)
-        if outer:
-            self._branch(condition, word, rest)
-
-    def _branch(self, condition: _Condition, word: str, rest: list[Token]) -> None:
-        """Enter a branch if its condition holds."""
-        try:
-            if word in ("ifdef", "ifndef"):
-                if len(rest) != 1 or rest[0].kind != "name":
-                    raise Undecided(f"#{word} needs the name of a macro and nothing else")
-                holds = (rest[0].text in self._macros) == (word == "ifdef")
-            elif not rest:
-                raise Undecided("it is empty")
-            else:
-                holds = macro_table.condition(rest, self._macros)
-        except Undecided as reason:
-            condition.undecided, holds = str(reason), True
-        condition.active = condition.taken = holds
-
-    def _next_branch(self, word: str, rest: list[Token], span: Span, inside: int | None) -> None:
-        if len(self._conditions) <= (inside or 0):
-            where = "" if inside is None else " inside the __co__ function"
-            self._diagnostics.error("directive", span, f"this #{word} has no #if{where}")
-            return
-        condition = self._conditions[-1]
-        if word == "endif":
-            self._conditions.pop()
-            return
-        if condition.alternative:
-            self._diagnostics.error("directive", span, f"this #{word} comes after its #if's #else")
-        condition.active = False
-        condition.alternative |= word == "else"
-        if condition.taken:
-            return
-        if word == "else":
-            condition.active = condition.taken = True
-        else:
-            self._branch(condition, word, rest)
-
-    def _act(self, word: str, rest: list[Token], span: Span, inside: bool) -> None:
-        """A directive that is no condition."""
-        if word == "define":
-            made = macro_table.definition(rest)
-            if isinstance(made, str):
-                self._diagnostics.error("directive", span, made)
-            else:
-                self._macros[made.name] = made
-        elif word == "undef":
-            self._macros.pop(rest[0].text if rest else "", None)
-        elif word == "error":
-            text = " ".join(token.text for token in rest)
-            self._diagnostics.error("directive", span, f"#error {text}".rstrip())
-        elif inside and word == "include":
-            self._diagnostics.error(
-                "directive",
-                span,
-                "#include inside a __co__ function",
-                rule="headers are C++: only C++ text can include them",
-                repair="move the #include before the function; #define in this file what it needs",
-            )
-        elif inside and word in ("pragma", "line", "warning"):
-            self._diagnostics.add(
-                "warning", "directive", span, f"#{word} has no effect in a __co__ function"
-            )
-        elif inside:
-            self._diagnostics.error(
-                "directive",
-                span,
-                f"unknown directive #{word}",
-                rule="a '#' that starts a line starts a directive",
-                repair="put the operator '#' behind its left operand, on that line",
-            )

@@ -11,29 +11,16 @@ from collections.abc import Sequence
 from functools import singledispatch
 
 from artifact.choreo import syntax
+from artifact.choreo.print_expressions import (
+    SUM,
+    print_at,
+    print_expression,
+    print_list,
+    print_view,
+)
 from artifact.choreo.syntax import File, Function
 
 _INDENT = "  "
-
-# How tightly the operators of grammar.lark bind, loosest first.
-_TERNARY = 1
-_LEVELS = (
-    ("||",),
-    ("&&",),
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<", ">", "<=", ">="),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
-_BINARY = {op: level for level, ops in enumerate(_LEVELS, start=2) for op in ops}
-_SUM = _BINARY["+"]
-_COMPOSE = len(_LEVELS) + 2
-_UNARY = _COMPOSE + 1
-_ATOM = _UNARY + 1
 
 
 def print_file(file: File) -> str:
@@ -46,177 +33,13 @@ def print_file(file: File) -> str:
 def print_function(function: Function) -> str:
     """The text of one function, from ``__co__`` to its closing brace."""
     params = ", ".join(
-        f"{'global ' * p.is_global}{p.type} [{_list(p.extents)}] {p.name}"
+        f"{'global ' * p.is_global}{p.type} [{print_list(p.extents)}] {p.name}"
         if isinstance(p, syntax.TensorParam)
         else f"{p.type} {p.name}"
         for p in function.params
     )
     head = f"__co__ {function.returns} {function.name}({params})"
     return head + " " + "\n".join(_block(function.body, ""))
-
-
-def print_expression(node: syntax.Expr) -> str:
-    """The text of an expression."""
-    return _expression(node)[0]
-
-
-def print_view(view: syntax.View) -> str:
-    """The text of a view."""
-    return print_expression(view.base) + "".join(map(_operation, view.ops))
-
-
-# Expressions: their text and how tightly it binds ------------------------------------------------
-
-
-@singledispatch
-def _expression(node: syntax.Node) -> tuple[str, int]:
-    raise TypeError(f"{type(node).__name__} is no expression")
-
-
-def _at(node: syntax.Expr, level: int) -> str:
-    """An operand, in parentheses unless it binds at least as tightly as ``level``."""
-    text, own = _expression(node)
-    return text if own >= level else f"({text})"
-
-
-def _list(nodes: Sequence[syntax.Expr | syntax.Wildcard | syntax.View]) -> str:
-    return ", ".join(map(_item, nodes))
-
-
-def _item(node: syntax.Expr | syntax.Wildcard | syntax.View) -> str:
-    if isinstance(node, syntax.Wildcard):
-        return "_"
-    return print_view(node) if isinstance(node, syntax.View) else print_expression(node)
-
-
-@_expression.register
-def _(node: syntax.IntLit) -> tuple[str, int]:
-    return node.text, _ATOM
-
-
-@_expression.register
-def _(node: syntax.FloatLit) -> tuple[str, int]:
-    return node.text, _ATOM
-
-
-@_expression.register
-def _(node: syntax.BoolLit) -> tuple[str, int]:
-    return "true" if node.value else "false", _ATOM
-
-
-@_expression.register
-def _(node: syntax.Infinity) -> tuple[str, int]:
-    del node
-    return "inf", _ATOM
-
-
-@_expression.register
-def _(node: syntax.StringLit) -> tuple[str, int]:
-    return f'"{node.text}"', _ATOM
-
-
-@_expression.register
-def _(node: syntax.Name) -> tuple[str, int]:
-    return node.id, _ATOM
-
-
-@_expression.register
-def _(node: syntax.Unary) -> tuple[str, int]:
-    operand = _at(node.operand, _UNARY)
-    # `- -x` and `-(-x)` are one tree, `--x` is another
-    clash = operand.startswith(("+", "-")) and node.op in "+-"
-    return node.op + (f"({operand})" if clash else operand), _UNARY
-
-
-@_expression.register
-def _(node: syntax.Increment) -> tuple[str, int]:
-    name = print_expression(node.name)
-    return (node.op + name if node.prefix else name + node.op), _ATOM
-
-
-@_expression.register
-def _(node: syntax.Binary) -> tuple[str, int]:
-    level = _BINARY[node.op]
-    return f"{_at(node.left, level)} {node.op} {_at(node.right, level + 1)}", level
-
-
-@_expression.register
-def _(node: syntax.Ternary) -> tuple[str, int]:
-    then, otherwise = print_expression(node.then), print_expression(node.otherwise)
-    return f"{_at(node.condition, _TERNARY + 1)} ? {then} : {otherwise}", _TERNARY
-
-
-@_expression.register
-def _(node: syntax.BuiltinCall) -> tuple[str, int]:
-    return f"{node.name}({_list(node.args)})", _ATOM
-
-
-@_expression.register
-def _(node: syntax.Convert) -> tuple[str, int]:
-    return f"__to<{node.type}>({print_expression(node.operand)})", _ATOM
-
-
-@_expression.register
-def _(node: syntax.Bound) -> tuple[str, int]:
-    return f"#{node.name.id}", _ATOM
-
-
-@_expression.register
-def _(node: syntax.Compose) -> tuple[str, int]:
-    return f"{_at(node.left, _COMPOSE)} # {_at(node.right, _UNARY)}", _COMPOSE
-
-
-@_expression.register
-def _(node: syntax.Element) -> tuple[str, int]:
-    return f"{node.base.id}.at({_list(node.indices)})", _ATOM
-
-
-@_expression.register
-def _(node: syntax.Index) -> tuple[str, int]:
-    return f"{node.base.id}[{print_expression(node.index)}]", _ATOM
-
-
-@_expression.register
-def _(node: syntax.Extent) -> tuple[str, int]:
-    if node.count:
-        return f"|{node.base.id}|", _ATOM
-    dim = "" if node.dim is None else f"({print_expression(node.dim)})"
-    return f"{node.base.id}.span{dim}", _ATOM
-
-
-@singledispatch
-def _operation(op: syntax.Node) -> str:
-    raise TypeError(f"{type(op).__name__} is no operation of a view")
-
-
-@_operation.register
-def _(op: syntax.Subspan) -> str:
-    text = f".subspan({_list(op.extents)})"
-    if op.steps is not None:
-        text += f".step({_list(op.steps)})"
-    return text if op.indices is None else f"{text}.at({_list(op.indices)})"
-
-
-@_operation.register
-def _(op: syntax.ViewFrom) -> str:
-    text = f".view({_list(op.extents)})"
-    return text if op.offsets is None else f"{text}.from({_list(op.offsets)})"
-
-
-@_operation.register
-def _(op: syntax.ChunkAt) -> str:
-    return f".chunkat({_list(op.factors)})"
-
-
-@_operation.register
-def _(op: syntax.SpanAs) -> str:
-    return f".span_as({_list(op.extents)})"
-
-
-@_operation.register
-def _(op: syntax.Squeeze) -> str:
-    del op
-    return ".sqz()"
 
 
 # Statements: their lines, the first without the indentation that the others have -----------------
@@ -251,7 +74,7 @@ def _statement(node: syntax.Stmt, indent: str) -> list[str]:
         head = f"inthreads{'.async' * node.is_async} ({print_expression(node.condition)})"
         return _headed(head, node.body, indent)
     if isinstance(node, syntax.Foreach):
-        head = f"foreach {_pattern(node.variables)} in [{_list(node.bounds)}]"
+        head = f"foreach {_pattern(node.variables)} in [{print_list(node.bounds)}]"
         return _headed(head, node.body, indent)
     if isinstance(node, syntax.While):
         return _headed(f"while ({print_expression(node.condition)})", node.body, indent)
@@ -267,7 +90,7 @@ def _pattern(names: Sequence[str]) -> str:
 
 def _parallel(node: syntax.Parallel, indent: str) -> list[str]:
     levels = ", ".join(
-        f"{_pattern(level.variables)} by [{_list(level.bounds)}]"
+        f"{_pattern(level.variables)} by [{print_list(level.bounds)}]"
         + (f" : {level.kind}" if level.kind else "")
         for level in node.levels
     )
@@ -301,12 +124,12 @@ def _(node: syntax.ViewDecl) -> str:
 
 @_simple.register
 def _(node: syntax.SharedDecl) -> str:
-    return f"shared {node.type} [{_list(node.extents)}] {node.name}{_slots(node.tiles)}"
+    return f"shared {node.type} [{print_list(node.extents)}] {node.name}{_slots(node.tiles)}"
 
 
 @_simple.register
 def _(node: syntax.EventDecl) -> str:
-    count = "" if node.count is None else f"<{_at(node.count, _SUM)}>"
+    count = "" if node.count is None else f"<{print_at(node.count, SUM)}>"
     ready = " = ready" * node.ready
     return f"shared event{count} {node.name}{_slots(node.slots)}{ready}"
 
@@ -318,7 +141,7 @@ def _slots(count: syntax.Expr | None) -> str:
 @_simple.register
 def _(node: syntax.FragDecl) -> str:
     init = "" if node.init is None else f" {{{print_expression(node.init)}}}"
-    return f"frag {node.type} [{_list(node.extents)}] {node.name}{init}"
+    return f"frag {node.type} [{print_list(node.extents)}] {node.name}{init}"
 
 
 @_simple.register
@@ -397,7 +220,7 @@ def _(node: syntax.Wait) -> str:
 
 @_simple.register
 def _(node: syntax.Trigger) -> str:
-    after = " after " + _list(node.after) if node.after else ""
+    after = " after " + print_list(node.after) if node.after else ""
     return "trigger " + ", ".join(map(_target, node.targets)) + after
 
 
@@ -409,8 +232,8 @@ def _target(target: syntax.Target) -> str:
 
 @_simple.register
 def _(node: syntax.CallStmt) -> str:
-    template = ", ".join(_at(arg, _SUM) for arg in node.template_args)
-    return f"call {node.name.id}{f'<{template}>' * bool(template)}({_list(node.args)})"
+    template = ", ".join(print_at(arg, SUM) for arg in node.template_args)
+    return f"call {node.name.id}{f'<{template}>' * bool(template)}({print_list(node.args)})"
 
 
 @_simple.register

@@ -1,4 +1,4 @@
-"""lark's tree of a function to a node: declarations, control flow and the other statements."""
+"""lark's tree of a function to a node: its parameters, threads, control flow, events and calls."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.syntax import Span
+from artifact.choreo.tree_declarations import Declarations
 from artifact.choreo.tree_expressions import Malformed, Parsed, span_of
-from artifact.choreo.tree_operations import Operations
 
 _FRAGMENT_CALLS = ("reduce_max", "reduce_sum", "all_reduce_sum", "copy")
 _LEVELS: dict[str, syntax.LevelKind] = {
@@ -29,7 +29,7 @@ def function(tree: Parsed, diagnostics: Diagnostics) -> syntax.Function:
     return _Statements(diagnostics).function(tree)
 
 
-class _Statements(Operations):
+class _Statements(Declarations):
     """Makes statements; a malformed one is left out, its diagnostic kept."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
@@ -51,13 +51,13 @@ class _Statements(Operations):
             "wait": lambda t: [syntax.Wait(span_of(t), self._targets(t.children[0]))],
             "trigger": self._trigger,
             "call": self._call,
-            "frag": self._frag,
-            "tile_decl": self._tiles,
-            "event_decl": self._events,
-            "mutable": self._mutable,
-            "typed": self._typed,
-            "assign": self._assign,
-            "compound": self._compound,
+            "frag": self.frag,
+            "tile_decl": self.tiles,
+            "event_decl": self.events,
+            "mutable": self.mutable,
+            "typed": self.typed,
+            "assign": self.assign,
+            "compound": self.compound,
             "bare": self._bare,
             "bare_operation": lambda t: [self.operation(t.children[0], None, span_of(t))],
         }
@@ -344,149 +344,3 @@ class _Statements(Operations):
         return syntax.Reduce(
             span, "max" if call.name == "reduce_max" else "sum", names[0], names[1], call.args[2]
         )
-
-    # Declarations and assignments --------------------------------------------------------------
-
-    def _frag(self, tree: Parsed) -> Sequence[syntax.Stmt]:
-        type_, extents, *names = tree.children
-        shape = self.exprs(extents)
-        span = span_of(tree)
-        return [
-            syntax.FragDecl(
-                _own(span, names, item),
-                self.type(type_),
-                shape,
-                str(item.children[0]),
-                None if item.children[1] is None else self.expr(item.children[1]),
-            )
-            for item in names
-        ]
-
-    def _tiles(self, tree: Parsed) -> Sequence[syntax.Stmt]:
-        storage, type_, extents, *names = tree.children
-        word = str(storage.children[0])
-        if word != "shared":
-            raise self.fail(
-                "unsupported",
-                span_of(storage),
-                f"{word} buffers are not supported",
-                repair="write shared for a tile of the block, frag for registers",
-            )
-        shape = self.exprs(extents)
-        span = span_of(tree)
-        return [
-            syntax.SharedDecl(
-                _own(span, names, item),
-                self.type(type_),
-                shape,
-                str(item.children[0]),
-                None if item.children[1] is None else self.expr(item.children[1]),
-            )
-            for item in names
-        ]
-
-    def _events(self, tree: Parsed) -> Sequence[syntax.Stmt]:
-        storage, count, *names = tree.children
-        word = None if storage is None else str(storage.children[0])
-        if word != "shared":
-            raise self.fail(
-                "syntax" if word is None else "unsupported",
-                span_of(tree if storage is None else storage),
-                "an event needs its storage"
-                if word is None
-                else f"{word} events are not supported",
-                rule="events are barriers in shared memory",
-                repair="write shared event ..;",
-            )
-        threads = None if count is None else self.expr(count)
-        span = span_of(tree)
-        made = []
-        for item in names:
-            name, slots, initial = item.children
-            ready = initial is not None
-            if ready:
-                value = self.view_or_expr(initial)
-                if not (isinstance(value, syntax.Name) and value.id == "ready"):
-                    raise self.fail(
-                        "syntax",
-                        span_of(initial),
-                        "an event can only start as ready",
-                        rule="without an initialiser its first generation is pending",
-                        repair="write = ready, or leave the initialiser out",
-                    )
-            made.append(
-                syntax.EventDecl(
-                    _own(span, names, item),
-                    str(name),
-                    None if slots is None else self.expr(slots),
-                    ready,
-                    threads,
-                )
-            )
-        return made
-
-    def _value(self, name: Parsed, tree: Parsed, what: str) -> syntax.Expr:
-        if tree.data == "operation":
-            raise self.fail(
-                "syntax",
-                span_of(tree),
-                f"a {what} cannot hold a future or an accumulator",
-                repair=f"write {name} = ..; without a type",
-            )
-        return self.expr(tree)
-
-    def _mutable(self, tree: Parsed) -> Sequence[syntax.Stmt]:
-        type_, name, value = tree.children
-        checked = None if type_ is None else self.type(type_)
-        expr = self._value(name, value, "mutable")
-        return [syntax.ScalarDecl(span_of(tree), str(name), checked, True, expr)]
-
-    def _typed(self, tree: Parsed) -> Sequence[syntax.Stmt]:
-        type_, name, value = tree.children
-        checked = self.type(type_)
-        expr = self._value(name, value, "scalar")
-        return [syntax.ScalarDecl(span_of(tree), str(name), checked, False, expr)]
-
-    def _assign(self, tree: Parsed) -> Sequence[syntax.Stmt]:
-        left, right = tree.children
-        span = span_of(tree)
-        if right.data == "operation":
-            name = self.name(left)
-            self._unqualified(name)
-            return [self.operation(right, left.children[0], span)]
-        value = self.view_or_expr(right)
-        if isinstance(value, syntax.View):
-            name = self.name(left)
-            self._unqualified(name)
-            return [syntax.ViewDecl(span, name.id, value)]
-        return [syntax.Assign(span, self._place(left), "=", value)]
-
-    def _compound(self, tree: Parsed) -> Sequence[syntax.Stmt]:
-        left, op, right = tree.children
-        return [syntax.Assign(span_of(tree), self._place(left), str(op), self.expr(right))]
-
-    def _place(self, tree: Parsed) -> syntax.Name | syntax.Element:
-        """What an assignment can write."""
-        target = self.view_or_expr(tree)
-        if isinstance(target, syntax.Name):
-            self._unqualified(target)
-            return target
-        if isinstance(target, syntax.Element):
-            return target
-        raise self.fail(
-            "syntax",
-            target.span,
-            "this cannot be assigned",
-            rule="an assignment writes a scalar or one element: name = ..; or name.at(i, j) = ..;",
-        )
-
-    def _unqualified(self, name: syntax.Name) -> None:
-        if "::" in name.id:
-            raise self.fail(
-                "syntax", name.span, "a name of C++ cannot be assigned or declared here"
-            )
-
-
-def _own(statement: Span, items: Sequence[Parsed], item: Parsed) -> Span:
-    """The place of one of a statement's declarations: the statement's, where it is the only one."""
-    return statement if len(items) == 1 else span_of(item)
