@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from artifact import __version__
+from artifact.bench.buildcheck import build_findings
 from artifact.bench.rejudge import (
     finding,
     gate_findings,
@@ -102,6 +103,7 @@ def verify_run(folder: Path) -> RunReport:
     findings += _samples(results)
     findings += gate_findings(results)
     findings += witness_findings(results)
+    findings += build_findings(folder, results)
     return RunReport(
         label=str(folder),
         run_id=results.run_id,
@@ -137,7 +139,8 @@ def _state(results: RunResults) -> Iterator[Finding]:
 def _marks(results: RunResults) -> Iterator[Finding]:
     """Tables show the marks; a fact of the run that calls for one must have it."""
     facts = {
-        "UNLOCKED": any(interpreter.locked is False for interpreter in results.interpreters),
+        "UNLOCKED": any(interpreter.locked is False for interpreter in results.interpreters)
+        or (results.build is not None and bool(results.build.differences)),
         "MODIFIED": bool(results.artifact.modified),
         "NOT COMPARABLE": not results.workload.comparable,
         "CUSTOM PROTOCOL": results.protocol.custom,

@@ -1,8 +1,10 @@
 """Profile one launch of one backend at one shape, and check that it is the right one.
 
 The launch is that of a sample: the worker prepares the shape as for a run, and the profiler
-looks at a ``time`` request of one launch without warm-ups. ncu holds the clocks at their base
-and runs the kernel again and again for its counters, so no figure of it is a benchmark's.
+looks at a ``time`` request of one launch without warm-ups. Of a native backend it is the first
+launch of its executable, started by hand with the shape in its environment. ncu holds the
+clocks at their base and runs the kernel again and again for its counters, so no figure of it
+is a benchmark's.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from artifact.bench import interpreters, witness
+from artifact.bench.buildphase import BuildOptions, verify_tree
 from artifact.bench.childenv import child_environment, command_line, make_scratch
 from artifact.bench.exclusive import exclusive
 from artifact.bench.failures import reported
@@ -28,9 +31,11 @@ from artifact.bench.messages import PROTOCOL, Failed, answer_adapter
 from artifact.bench.plan import Options, Plan, make_plan
 from artifact.bench.scrub import Scrubber
 from artifact.build import profile as nsight
+from artifact.build.accept import require_executable
 from artifact.build.profile import Launch
 from artifact.build.toolchain import Tool
 from artifact.errors import FallbackRefused, MeasurementInvalid, UsageError
+from artifact.model import formula
 from artifact.model.backend import Backend
 from artifact.model.manifest import Manifest
 from artifact.model.results import Scalar
@@ -164,14 +169,13 @@ def profile(
             where=str(target),
             next="move it away, or replace it: --force",
         )
-    python = interpreters.choose(plan)[backend.environment or RUNNER]
-    _verify(root)
-    interpreters.inspect(plan, python, Scrubber())
+    python = _program(plan, backend)
     with (
         exclusive(plan.lock_name, {"profile": backend.name}),
         tempfile.TemporaryDirectory(prefix="artifact-profile-") as folder,
     ):
-        report = _capture(plan, backend, chosen_shape, python.path, ncu, sections, Path(folder))
+        capture = _capture if backend.kind == "python" else _capture_native
+        report = capture(plan, backend, chosen_shape, python, ncu, sections, Path(folder))
         launches = nsight.read_report(ncu, report)
         launch, checked = judge(backend, chosen_shape.name, launches)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -180,12 +184,23 @@ def profile(
     return Profile(backend.name, chosen_shape.name, target, launch, checked, others)
 
 
-def _verify(root: Path) -> None:
-    """Nothing of the artifact is executed before this has passed."""
-    from artifact.integrity.tree import Tree
-    from artifact.integrity.verify import verify
+def _program(plan: Plan, backend: Backend) -> Path:
+    """What runs ``backend``: nothing of the artifact is executed before this has returned.
 
-    verify(Tree(root)).require()
+    An executable is taken as it was built (``--skip-build``), also of an edited kernel.
+    """
+    options = BuildOptions(skip=True)
+    unlocked = plan.options.unlocked_env
+    verified = verify_tree(plan.root, plan.manifest, plan.units, options, unlocked)
+    if backend.kind == "python":
+        python = interpreters.choose(plan)[backend.environment or RUNNER]
+        interpreters.inspect(plan, python, Scrubber())
+        return python.path
+    (unit,) = plan.units
+    assert verified.facts is not None
+    (kernel,) = verified.facts.kernels
+    require_executable(plan.root, unit, kernel.build.executable_sha256)
+    return unit.file(plan.root).relative_to(plan.root)
 
 
 def _capture(
@@ -252,6 +267,54 @@ def _capture(
             expected=f"{len(json.loads(requests))} answers",
             found=str(answered),
         )
+    return report
+
+
+def _capture_native(
+    plan: Plan,
+    backend: Backend,
+    shape: Shape,
+    program: Path,
+    ncu: Tool,
+    sections: str,
+    folder: Path,
+) -> Path:
+    """The report of the first launch of an executable that is started by hand.
+
+    Variables of the manifest select the shape (``backends.direct``), as a person would type
+    them before ``ncu``.
+    """
+    if not backend.direct:
+        raise UsageError(
+            "the manifest does not say how a shape is chosen by hand",
+            where=f"backend {backend.name}, direct",
+            expected="a variable for each dimension that the executable asks for",
+        )
+    scratch = folder / "scratch"
+    make_scratch(scratch)
+    environment = child_environment(
+        backend,
+        caller=os.environ,
+        scratch=scratch,
+        chosen=plan.worker_env.get(backend.name, {}),
+        device_uuid=None if plan.gpu is None else plan.gpu.uuid,
+    )
+    direct = {
+        name: str(formula.evaluate(text, shape.dims)) for name, text in backend.direct.items()
+    }
+    log, report = folder / "ncu.log", folder / "launch.ncu-rep"
+    command = nsight.command_line(
+        ncu, [str(program)], output=report, log=log, sections=sections, window=False
+    )
+    nsight.capture(
+        command,
+        environment={**environment.values, **direct},
+        cwd=plan.root,
+        log=log,
+        printed=folder / "program.log",
+        output=report,
+        timeout=_REPLAYS * plan.protocol.worker_timeout_s,
+    )
     return report
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from artifact.bench import caches, ending, gates, interpreters, witness
-from artifact.bench.buildphase import Verified
 from artifact.bench.childenv import child_environment, command_line, make_scratch
+from artifact.bench.contents import Contents
 from artifact.bench.device import Watch
 from artifact.bench.exclusive import exclusive
 from artifact.bench.gpuwatch import GpuWatch
@@ -27,7 +27,7 @@ from artifact.bench.plan import Options, Plan, make_plan
 from artifact.bench.progress import Progress
 from artifact.bench.rawlog import RawLog
 from artifact.bench.reaper import Reaper
-from artifact.bench.rundir import LOCK_COPY, LOGS, RunDir, create, stamp, utc_now
+from artifact.bench.rundir import LOGS, RunDir, create, stamp, utc_now
 from artifact.bench.schedule import schedule, suite_order
 from artifact.bench.scrub import Scrubber
 from artifact.bench.session import Session
@@ -36,18 +36,15 @@ from artifact.bench.summary import summarise
 from artifact.bench.times import Times
 from artifact.bench.timing import take_samples
 from artifact.bench.worker import Worker
-from artifact.build.plan import Unit
-from artifact.errors import EnvironmentUnmet, VerificationError
+from artifact.errors import EnvironmentUnmet
 from artifact.integrity.atomic import write_atomic
 from artifact.model.backend import Backend
-from artifact.model.build import BuildFacts, BuiltKernel
 from artifact.model.manifest import Manifest
 from artifact.model.results import (
     BackendRun,
     Mark,
     Phase,
     RunResults,
-    Scalar,
     State,
 )
 from artifact.model.workload import Shape
@@ -132,8 +129,7 @@ class _Run:
                 if name.startswith(("GPU-", "MIG-")):
                     self.scrub.name("$GPU", name)
         self.sessions: list[Session] = []
-        self.verified: Verified | None = None
-        self.built: dict[str, BuiltKernel] = {}
+        self.contents = Contents(plan, folder, self.scrub)
         self.at: tuple[Backend | None, Shape | None] = (None, None)
         self.rundir = RunDir(folder, first_document(plan, folder.name, moment, self.scrub))
         self._note_device()
@@ -198,37 +194,17 @@ class _Run:
 
     def _verify(self) -> None:
         """Nothing of the artifact is executed before this has passed."""
-        from artifact.bench.buildphase import verify_tree
-
-        plan = self.plan
         self._enter("verify", 1)
         self.progress.step("every byte against manifests/lock.json")
         with self.times.measure("hash and compare the tree"):
-            self.verified = verify_tree(
-                plan.root,
-                plan.manifest,
-                plan.units,
-                plan.options.build,
-                plan.options.unlocked_env,
-            )
-        write_atomic(self.folder / LOCK_COPY, self.verified.lock_data)
+            self.contents.verify()
         self._note_tree()
 
     def _note_tree(self) -> None:
         """Let results.json say what is run: the tree, and what of it is not as locked."""
-        assert self.verified is not None
-        report, accepted = self.verified.report, self.verified.accepted
-        reference = self.rundir.get("artifact")
-        self.rundir.set(
-            artifact=reference.model_copy(
-                update={
-                    "content_id": report.content_id,
-                    "lock_blake3": report.lock_blake3,
-                    "modified": accepted.paths,
-                }
-            )
-        )
-        if accepted.paths:
+        reference = self.contents.reference(self.rundir.get("artifact"))
+        self.rundir.set(artifact=reference)
+        if reference.modified:
             self._mark("MODIFIED")
 
     def _mark(self, mark: Mark) -> None:
@@ -236,57 +212,20 @@ class _Run:
 
     def _build(self) -> None:
         """Make the executables of native backends, or take those that are there."""
-        from artifact.bench import buildphase
-
-        plan, verified = self.plan, self.verified
-        assert verified is not None
-        if not plan.units:
+        if not self.plan.units:
             return
-        self._enter("build", len(plan.units))
-        facts = verified.facts
-        if facts is None:
-            with self.times.measure("build"):
-                facts, self.verified = buildphase.make(
-                    plan.root,
-                    plan.manifest,
-                    plan.units,
-                    plan.options.build,
-                    verified,
-                    unlocked=plan.options.unlocked_env,
-                    done=lambda _, kernel: self.progress.step(buildphase.words(kernel)),
-                    failed=self._not_built,
-                    say=self.progress.message,
-                )
-            self._note_tree()
-        else:
-            for kernel in facts.kernels:
-                self.progress.step(buildphase.words(kernel))
-        self.built = {kernel.build.backend: kernel for kernel in facts.kernels}
-        self.rundir.set(build=self._with_logs(facts))
+        self._enter("build", len(self.plan.units))
+        with self.times.measure("build"):
+            facts = self.contents.build(
+                step=self.progress.step, failed=self._not_built, say=self.progress.message
+            )
+        self._note_tree()
+        self.rundir.set(build=facts)
         if facts.differences:
             self._mark("UNLOCKED")
 
-    def _not_built(self, unit: Unit) -> None:
-        self.at = (next(b for b in self.plan.backends if b.name == unit.backend), None)
-        self._keep_log(unit)
-
-    def _with_logs(self, facts: BuildFacts) -> BuildFacts:
-        """``facts`` with the compiler's words of each build copied into the run folder."""
-        units = {unit.backend: unit for unit in self.plan.units}
-        kernels = []
-        for kernel in facts.kernels:
-            name = self._keep_log(units[kernel.build.backend])
-            kernels.append(kernel.model_copy(update={"log": name}))
-        return facts.model_copy(update={"kernels": tuple(kernels)})
-
-    def _keep_log(self, unit: Unit) -> str | None:
-        log = unit.log(self.plan.root)
-        if not log.is_file():
-            return None
-        text = self.scrub.text(log.read_text(encoding="utf-8", errors="replace"))
-        name = f"{LOGS}/{log.name}"
-        write_atomic(self.folder / name, text.encode("utf-8"))
-        return name
+    def _not_built(self, name: str) -> None:
+        self.at = (next(b for b in self.plan.backends if b.name == name), None)
 
     def _prepare(self, reaper: Reaper, scratch: Path) -> None:
         plan = self.plan
@@ -352,15 +291,9 @@ class _Run:
             log=log,
             reaper=reaper,
         )
-        known: dict[str, Scalar] = {}
-        if (kernel := self.built.get(backend.name)) is not None:
-            known["cubin_sha256"] = kernel.build.cubin_sha256
-        session = Session(backend, plan, worker, self.times, known)
+        session = Session(backend, plan, worker, self.times, self.contents.known(backend))
         self.sessions.append(session)
         hello = session.start()
-        assert self.verified is not None
-        digests = {p.path: p.blake3 for p in self.verified.lock.files}
-        digests.update(self.verified.accepted.digests)
         self.rundir.add(
             "backends",
             BackendRun(
@@ -369,7 +302,7 @@ class _Run:
                 anchor=backend.anchor,
                 environment=name,
                 worker=backend.worker,
-                worker_blake3=digests.get(backend.worker),
+                worker_blake3=self.contents.digest(backend.worker),
                 env=recorded,
                 versions=self.scrub.mapping(hello.versions),
                 log=f"{LOGS}/{backend.name}.log",
@@ -378,15 +311,10 @@ class _Run:
 
     def _executable(self, backend: Backend) -> tuple[Path, str | None]:
         """The program that runs ``backend``, and the environment that it comes from."""
-        if backend.kind == "python":
-            chosen = self.chosen[backend.environment or RUNNER]
-            return chosen.path, chosen.environment
-        from artifact.build.accept import require_executable
-
-        (unit,) = (unit for unit in self.plan.units if unit.backend == backend.name)
-        root, kernel = self.plan.root, self.built[backend.name]
-        require_executable(root, unit, kernel.build.executable_sha256)
-        return unit.file(root).relative_to(root), None
+        if backend.kind == "native":
+            return self.contents.executable(backend), None
+        chosen = self.chosen[backend.environment or RUNNER]
+        return chosen.path, chosen.environment
 
     def _gates(self) -> None:
         """Every backend at every shape: right outputs pass, wrong ones do not."""
@@ -431,30 +359,14 @@ class _Run:
     def _turn(self, backend: Backend, shape: Shape | None) -> None:
         self.at = (backend, shape)
 
-    def _verify_again(self) -> None:
-        """The tree is still the one that was verified: its content id stands in the results."""
-        from artifact.bench.buildphase import verify_again
-
-        assert self.verified is not None
-        before = self.verified.report.content_id
-        with self.times.measure("hash and compare the tree"):
-            report = verify_again(self.plan.root, self.verified.accepted)
-        if report.content_id != before:
-            raise VerificationError(
-                "the tree changed while it was measured",
-                expected=f"content id blake3:{before}",
-                found=f"content id blake3:{report.content_id}",
-                cause="somebody pinned it anew, or a worker writes into it",
-                next="artifact verify; then run the same command again",
-            )
-
     def _report(self) -> RunResults:
         from artifact.report.base import write_reports
 
         plan = self.plan
         self._enter("report", 4)
         self.progress.step("every byte against manifests/lock.json again")
-        self._verify_again()
+        with self.times.measure("hash and compare the tree"):
+            self.contents.verify_again()
         self._note_watch()
         self.progress.step("summary")
         with self.times.measure("summary"):

@@ -119,15 +119,17 @@ def _checkout(include: Path) -> tuple[str | None, bool]:
 def headers_difference(headers: Headers, manifest: Manifest) -> str | None:
     """How ``headers`` differ from those that the manifest pins; None where they do not.
 
-    A pinned version is compared with theirs, a pinned commit with that of their checkout:
-    headers that are in none cannot show that they are the pinned ones.
+    A pinned commit is what a checkout is compared with, a pinned version what the package is.
+    Headers in neither can show a version alone: they are not the pinned ones where there is
+    a pinned commit.
     """
     pin = dependency(manifest, HEADERS)
     if pin is None:
         return None
-    if pin.version is not None and pin.version != headers.version:
+    packaged = headers.origin == "PyPI" and pin.version is not None
+    if pin.version != headers.version and (packaged or (pin.revision is None and pin.version)):
         return f"the headers are {headers.version or 'of no version'}, pinned are {pin.version}"
-    if pin.revision is None or (headers.origin == "PyPI" and pin.version is not None):
+    if pin.revision is None or packaged:
         return None
     if headers.revision is None:
         return f"the headers are in no git checkout, pinned is the commit {pin.revision[:12]}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from artifact.model.results import CheckRecord, ErrorRecord, GateVerdict, RunResults, Scalar
 from artifact.report import tables, words
+from artifact.report.builds import builds
 from artifact.report.tables import Cell, Table, shapes, table, titles
 from artifact.report.words import NOTHING, visible
 
@@ -22,6 +23,7 @@ def every_table(results: RunResults) -> tuple[Table, ...]:
         gates(results),
         environment(results),
         backends(results),
+        builds(results),
         dependencies(results),
         variables(results),
         witnesses(results),
