@@ -36,7 +36,12 @@ __device__ __forceinline__ void copy_tile_async(unsigned char* tile, const __nv_
   for (int i = 0; i < kRows * kChunks / kThreads; ++i) {
     int chunk = i * kThreads + thread;
     int row = chunk / kChunks, column = chunk % kChunks * 8;
-    unsigned char* to = tile + swizzled<kSwizzle>(row, column, kRows);
+    unsigned char* to = tile;
+    if constexpr (kSwizzle == 0) {
+      to += (row * kColumns + column) * 2;
+    } else {
+      to += swizzled<kSwizzle>(row, column, kRows);
+    }
     const __nv_bfloat16* from = source + row * row_pitch + column;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
   }
