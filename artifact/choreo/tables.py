@@ -31,9 +31,12 @@ SymbolKind = Literal[
 ]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Symbol:
-    """Something that a name stands for, from its declaration to the end of its scope."""
+    """Something that a name stands for, from its declaration to the end of its scope.
+
+    Only the types pass changes one: it sets the ``type`` of a scalar without a declared type.
+    """
 
     name: str
     kind: SymbolKind
@@ -67,6 +70,8 @@ class Launch:
     """Threads of a block: the product of the inner levels."""
     min_blocks: int
     is_async: bool
+    max_threads: int = 0
+    """What ``launch_bounds`` promises; the real number of threads where it says nothing."""
 
 
 # Views and transfers ---------------------------------------------------------------------------
@@ -220,6 +225,7 @@ class SharedPlan:
 
     offset: int
     tile_bytes: int
+    """From a tile to the next: a multiple of 1024."""
     tiles: int
     rows: int
     columns: int
@@ -262,7 +268,10 @@ class Tables:
     # events and futures
     events: dict[Symbol, EventPlan] = field(default_factory=dict)
     waits: dict[syntax.Target, WaitPlan] = field(default_factory=dict)
+    in_flight: dict[syntax.Node, tuple[syntax.Mma, ...]] = field(default_factory=dict)
+    """Statements to the MMAs that may still run when they begin, oldest first."""
     transfers: dict[syntax.Transfer, TransferPlan] = field(default_factory=dict)
     # resources
     shared: dict[Symbol, SharedPlan] = field(default_factory=dict)
     shared_bytes: int = 0
+    """Bytes of the buffers, from a base that is a multiple of 1024; events come on top."""

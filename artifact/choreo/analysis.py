@@ -1,0 +1,71 @@
+"""The passes in their order: a file's syntax tree to the tables of its ``__co__`` functions.
+
+Each pass is a module that can be read alone; its docstring lists its rules and the sections of the
+language reference that they come from. A pass reads the tree and the tables of those before it.
+Where its errors leave no ground for the next one, a function's analysis ends there.
+"""
+
+from __future__ import annotations
+
+from artifact.choreo import syntax
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.events import gather, plan_events
+from artifact.choreo.fragments import plan_fragments
+from artifact.choreo.futures import plan_futures
+from artifact.choreo.levels import plan_levels
+from artifact.choreo.mma import plan_mmas
+from artifact.choreo.names import resolve
+from artifact.choreo.scalars import check
+from artifact.choreo.shared import place_buffers
+from artifact.choreo.tables import Tables
+from artifact.choreo.threads import ThreadValues, plan_threads
+from artifact.choreo.transfers import plan_transfers
+from artifact.choreo.traverse import Places
+from artifact.choreo.views import plan_views
+
+
+def analyse(file: syntax.File, diagnostics: Diagnostics) -> dict[syntax.Function, Tables]:
+    """Everything known about each function; complete where ``diagnostics`` has no error."""
+    return {
+        part: _analyse(part, diagnostics)
+        for part in file.parts
+        if isinstance(part, syntax.Function)
+    }
+
+
+def _analyse(function: syntax.Function, diagnostics: Diagnostics) -> Tables:
+    tables = Tables(function)
+    # An error of another function does not end the analysis of this one.
+    own = Diagnostics(diagnostics.path, diagnostics.text)
+    _run(tables, own)
+    for diagnostic in own.found:
+        if diagnostic not in diagnostics.found:
+            diagnostics.found.append(diagnostic)
+    return tables
+
+
+def _run(tables: Tables, diagnostics: Diagnostics) -> None:
+    resolve(tables, diagnostics)
+    if diagnostics.failed:
+        return
+    check(tables, diagnostics)
+    plan_levels(tables, diagnostics)
+    if diagnostics.failed:
+        return
+    plan_threads(tables, diagnostics)
+    values = ThreadValues(tables)
+    places = Places(tables.function)
+    plan_views(tables, diagnostics, values)
+    if diagnostics.failed:
+        return
+    place_buffers(tables, diagnostics)
+    plan_fragments(tables, diagnostics)
+    if diagnostics.failed:
+        return
+    plan_mmas(tables, diagnostics, values, places)
+    plan_futures(tables, diagnostics)
+    found = gather(tables, diagnostics, values, places)
+    if diagnostics.failed:
+        return
+    plan_events(tables, diagnostics, found, places)
+    plan_transfers(tables, diagnostics, values, places)

@@ -1,0 +1,254 @@
+"""The events pass: the barrier behind every event.
+
+Rules (co-language.md, 8.1 to 8.4):
+
+* Participants are the threads of all statements that wait for an event and of all that trigger it;
+  where they are not known there is no count, and that is an error [R].
+* ``transaction``: some ``trigger .. after`` a TMA load names the event. One arrival a generation,
+  completed by the bytes of the loads.
+* ``named``: a hardware barrier, for a ready event of one slot whose triggering and waiting threads
+  are disjoint sets of whole warps, if wait and trigger strictly alternate [R] and an id of 14 down
+  to 8 is free. See :mod:`artifact.choreo.event_rules` for the alternation.
+* ``arrivals``: otherwise; every triggering thread arrives once a generation, or every warp where
+  the triggers are the work of whole warps.
+* ``event<N>`` says the count itself; a warning says where it differs from the threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from artifact.choreo import syntax
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.tables import EventPlan, Symbol, Tables, WaitPlan
+from artifact.choreo.threads import ThreadValues, whole
+from artifact.choreo.traverse import Places, statements
+
+Kind = Literal["transaction", "arrivals", "named"]
+
+#: Hardware barriers for events, in the order in which they are given out.
+NAMED_IDS = tuple(range(14, 7, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """One target of a wait or a trigger, and the threads that get there."""
+
+    stmt: syntax.Wait | syntax.Trigger
+    target: syntax.Target
+    mask: int
+
+
+@dataclass
+class Uses:
+    """Every use of one event."""
+
+    event: Symbol
+    slots: int
+    waits: list[Use] = field(default_factory=list)
+    plain: list[Use] = field(default_factory=list)
+    after: list[Use] = field(default_factory=list)
+
+    @property
+    def ready(self) -> bool:
+        """Whether generation 0 is complete at first."""
+        return isinstance(self.event.node, syntax.EventDecl) and self.event.node.ready
+
+    @property
+    def scalar(self) -> bool:
+        """Whether it was declared without slots."""
+        return isinstance(self.event.node, syntax.EventDecl) and self.event.node.slots is None
+
+    @property
+    def triggering(self) -> int:
+        """Threads of all triggers."""
+        return _union(self.plain + self.after)
+
+    @property
+    def waiting(self) -> int:
+        """Threads of all waits."""
+        return _union(self.waits)
+
+
+def _union(uses: list[Use]) -> int:
+    mask = 0
+    for use in uses:
+        mask |= use.mask
+    return mask
+
+
+def gather(
+    tables: Tables, diagnostics: Diagnostics, values: ThreadValues, places: Places
+) -> dict[Symbol, Uses]:
+    """Every event with its uses; says where a use's threads are not known."""
+    found: dict[Symbol, Uses] = {}
+    for symbol in tables.symbols:
+        if symbol.kind == "event" and isinstance(symbol.node, syntax.EventDecl):
+            node = symbol.node
+            slots = tables.constants.get(node.slots) if node.slots is not None else 1
+            found[symbol] = Uses(symbol, slots if isinstance(slots, int) else 1)
+    for stmt in statements(tables.function.body):
+        if not isinstance(stmt, syntax.Wait | syntax.Trigger):
+            continue
+        mask = tables.threads.get(stmt)
+        if mask is None:
+            diagnostics.error(
+                "unknown-participants",
+                stmt,
+                "the threads that get here are not known at compile time",
+                rule="a barrier counts its participants, so they are known",
+                repair="put it into an inthreads that compares parallel variables with constants",
+            )
+            continue
+        _meets(diagnostics, values, places, stmt, mask)
+        for target in stmt.targets:
+            uses = found.get(tables.uses[target.name])
+            if uses is None:
+                continue
+            use = Use(stmt, target, mask)
+            if isinstance(stmt, syntax.Wait):
+                uses.waits.append(use)
+            elif stmt.after:
+                uses.after.append(use)
+            else:
+                uses.plain.append(use)
+    return found
+
+
+def _meets(
+    diagnostics: Diagnostics,
+    values: ThreadValues,
+    places: Places,
+    stmt: syntax.Stmt,
+    mask: int,
+) -> None:
+    divergent = values.divergent(places, stmt, mask)
+    if divergent is not None:
+        diagnostics.error(
+            "divergent",
+            stmt,
+            f"the condition of line {divergent.span.line} may hold for a part of these "
+            "threads only",
+            rule="'if' and loops do not change who participates; all threads of the role get here",
+            repair="use inthreads for what some threads do",
+        )
+
+
+def plan_events(
+    tables: Tables, diagnostics: Diagnostics, found: dict[Symbol, Uses], places: Places
+) -> None:
+    """Fill ``events``; the rules of :mod:`artifact.choreo.event_rules` are met."""
+    free = _free_ids(tables)
+    for symbol, uses in found.items():
+        for use in uses.waits:
+            tables.waits[use.target] = WaitPlan("event")
+        kind: Kind = "transaction" if uses.after else "arrivals"
+        barrier = None
+        if kind == "arrivals" and free and _named(tables, uses, found, places):
+            kind, barrier = "named", free.pop(0)
+        explicit = _explicit(tables, symbol)
+        triggering = uses.triggering
+        per_warp = (
+            kind == "arrivals"
+            and explicit is None
+            and bool(uses.plain)
+            and all(whole(use.mask, 32) for use in uses.plain)
+        )
+        count = 1 if kind == "transaction" else triggering.bit_count()
+        if explicit is not None and explicit != count:
+            diagnostics.add(
+                "warning",
+                "count-differs",
+                symbol.node,
+                f"{symbol.name} counts {explicit}, its triggers are {count}",
+                rule="event<N> overrides the count that its triggers give",
+                repair="drop the count: it follows from the program",
+            )
+        tables.events[symbol] = EventPlan(
+            kind=kind,
+            slots=uses.slots,
+            ready=uses.ready,
+            arrivals=explicit or (count // 32 if per_warp else count),
+            per_warp=per_warp,
+            triggering=triggering,
+            waiting=uses.waiting,
+            barrier=barrier,
+        )
+
+
+def _explicit(tables: Tables, symbol: Symbol) -> int | None:
+    count = symbol.node.count if isinstance(symbol.node, syntax.EventDecl) else None
+    value = tables.constants.get(count) if count is not None else None
+    return value if isinstance(value, int) else None
+
+
+def _free_ids(tables: Tables) -> list[int]:
+    """Ids for named barriers, without those that the program itself names."""
+    free = list(NAMED_IDS)
+    for stmt in statements(tables.function.body):
+        if isinstance(stmt, syntax.CallStmt) and stmt.name.id.split("::")[-1].startswith("__bar_"):
+            argument = stmt.args[0] if stmt.args else None
+            number = tables.constants.get(argument) if argument is not None else None
+            if not isinstance(number, int):
+                return []
+            free = [n for n in free if n != number]
+    return free
+
+
+def _named(tables: Tables, uses: Uses, found: dict[Symbol, Uses], places: Places) -> bool:
+    """Rule 3 of section 8.3, with the strict alternation that makes it right."""
+    names = [symbol for symbol in found if symbol.name == uses.event.name]
+    return (
+        uses.ready
+        and uses.slots == 1
+        and _explicit(tables, uses.event) is None
+        and len(names) == 1
+        and bool(uses.triggering and uses.waiting)
+        and uses.triggering & uses.waiting == 0
+        and whole(uses.triggering, 32)
+        and whole(uses.waiting, 32)
+        and any(isinstance(s, syntax.Inthreads) for s in statements(tables.function.body))
+        and _alternates(tables, uses, found, places)
+    )
+
+
+def _alternates(tables: Tables, uses: Uses, found: dict[Symbol, Uses], places: Places) -> bool:
+    """Whether no trigger can come before the waiters have passed the one before.
+
+    That is so where one statement waits and one triggers, and before the trigger its block waits
+    for an event that is not ready at first and that only the waiters' block triggers, once, after
+    the wait: the n-th trigger then comes after the n-th wait has passed.
+    """
+    if len(uses.waits) != 1 or len(uses.plain) != 1:
+        return False
+    wait, trigger = uses.waits[0], uses.plain[0]
+    block = places.block(trigger.stmt)
+    for stmt in block.body[: places.index(trigger.stmt)]:
+        if not isinstance(stmt, syntax.Wait):
+            continue
+        for target in stmt.targets:
+            other = found.get(tables.uses[target.name])
+            if other is None or other.ready or _mask(tables, stmt) & trigger.mask != trigger.mask:
+                continue
+            triggers = other.plain + other.after
+            if (
+                len(triggers) == 1
+                and len(other.waits) == 1
+                and places.block(triggers[0].stmt) is places.block(wait.stmt)
+                and places.index(triggers[0].stmt) > places.index(wait.stmt)
+                and not _jumps(places.block(wait.stmt))
+                and not _jumps(block)
+            ):
+                return True
+    return False
+
+
+def _jumps(block: syntax.Block) -> bool:
+    return any(
+        isinstance(s, syntax.Break | syntax.Continue | syntax.Return) for s in statements(block)
+    )
+
+
+def _mask(tables: Tables, stmt: syntax.Stmt) -> int:
+    return tables.threads.get(stmt) or 0

@@ -1,0 +1,462 @@
+"""The names pass: what every name stands for (co-language.md, 3, 4, 8.5, 10).
+
+Rules:
+
+* ``x = e;`` with a new name declares an immutable scalar. Where the name is an outer mutable it
+  assigns; where it is an outer immutable it declares a new variable, and an info says so; where
+  it is an immutable of the same scope it is an error (3).
+* An unknown name that is an extent of a tensor parameter declares a dimension symbol (4).
+* ``acc = mma.fill ..`` declares an accumulator, or sets again the one that is visible (10).
+* A transfer or an async MMA declares its future; a future may be declared once a scope (8.5). The
+  name of a transfer to an anonymous buffer also names the buffer.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from artifact.choreo import syntax
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.tables import Symbol, SymbolKind, Tables
+
+#: What a scalar expression may read.
+SCALARS: frozenset[SymbolKind] = frozenset(
+    ("parameter", "dimension", "scalar", "mutable", "level", "loop", "coordinate")
+)
+
+#: C spellings of element types.
+ALIASES = {"int": "s32", "float": "f32", "double": "f64", "half": "f16", "bfp16": "bf16"}
+
+_BOUNDED: frozenset[SymbolKind] = frozenset(("level", "loop", "coordinate"))
+
+
+class _Scope:
+    """The names of one block; the outermost one has the parameters and the function's body."""
+
+    def __init__(self, outer: _Scope | None) -> None:
+        self.outer = outer
+        self.names: dict[str, Symbol] = {}
+
+    def find(self, name: str) -> Symbol | None:
+        """The symbol that a name means here."""
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.outer
+        return None
+
+    def visible(self) -> set[str]:
+        """Every name that means something here."""
+        return set(self.names) | (self.outer.visible() if self.outer else set())
+
+
+def resolve(tables: Tables, diagnostics: Diagnostics) -> None:
+    """Fill ``symbols``, ``uses``, ``declares`` and ``fills``."""
+    names = _Names(tables, diagnostics)
+    names.parameters(tables.function)
+    for stmt in tables.function.body.body:
+        names.statement(stmt)
+
+
+def bound_of(symbol: Symbol) -> syntax.Expr:
+    """The bound of a variable of ``parallel`` or ``foreach``."""
+    node = symbol.node
+    if not isinstance(node, syntax.Level | syntax.Foreach):
+        raise TypeError(f"{symbol.name} has no bound")
+    return node.bounds[node.variables.index(symbol.name)]
+
+
+class _Names:
+    def __init__(self, tables: Tables, diagnostics: Diagnostics) -> None:
+        self.tables = tables
+        self.diagnostics = diagnostics
+        self.scope = _Scope(None)
+        self.in_kernel = False
+
+    # Declaring ---------------------------------------------------------------------------------
+
+    def declare(
+        self, name: str, kind: SymbolKind, node: syntax.Node, type: str | None = None
+    ) -> Symbol:
+        """Make a symbol in the scope at hand; say so where it hides or repeats another."""
+        found = self.scope.find(name)
+        if name in self.scope.names:
+            self.diagnostics.error(
+                "declared-twice",
+                node,
+                f"{name} is declared already in this scope",
+                rule="a scope declares a name once, futures and parallel variables too",
+                repair="choose another name, or declare a mutable once and assign to it",
+            )
+        elif found is not None:
+            self.diagnostics.add(
+                "info",
+                "shadows",
+                node,
+                f"{name} is a new variable here; it hides the {found.kind} of line "
+                f"{found.node.span.line}",
+                rule="assigning to an immutable of an outer scope declares a new variable",
+                repair="declare the outer one mutable if it is meant to change",
+            )
+        symbol = Symbol(
+            name, kind, node, ALIASES.get(type, type) if type else None, host=not self.in_kernel
+        )
+        self.scope.names[name] = symbol
+        self.tables.symbols.append(symbol)
+        self.tables.declares[node] = (*self.tables.declares.get(node, ()), symbol)
+        return symbol
+
+    def parameters(self, function: syntax.Function) -> None:
+        """The parameters and the dimension symbols of their shapes."""
+        for parameter in function.params:
+            if isinstance(parameter, syntax.ScalarParam):
+                self.declare(parameter.name, "parameter", parameter, parameter.type)
+                continue
+            self.declare(parameter.name, "tensor", parameter, parameter.type)
+            if not parameter.is_global:
+                self.diagnostics.error(
+                    "host-tensor",
+                    parameter,
+                    f"{parameter.name} is a host tensor",
+                    rule="the compiler makes no copies between host and device",
+                    repair=f"write 'global {parameter.type} [..] {parameter.name}'",
+                )
+        for parameter in function.params:
+            if isinstance(parameter, syntax.TensorParam):
+                for extent in parameter.extents:
+                    self._dimension(parameter, extent)
+
+    def _dimension(self, parameter: syntax.TensorParam, extent: syntax.Expr) -> None:
+        if not isinstance(extent, syntax.Name):
+            self.expression(extent)
+            return
+        symbol = self.scope.find(extent.id)
+        if symbol is None:
+            symbol = self.declare(extent.id, "dimension", parameter, "u32")
+        elif symbol.kind != "dimension":
+            self.diagnostics.error(
+                "extent-name",
+                extent,
+                f"{extent.id} is a {symbol.kind} and cannot be an extent",
+                rule="an extent of a parameter is a constant or a dimension symbol",
+                repair="give the dimension a name of its own",
+            )
+        self.tables.uses[extent] = symbol
+
+    # Using -------------------------------------------------------------------------------------
+
+    def use(self, name: syntax.Name, allowed: frozenset[SymbolKind], wanted: str) -> Symbol | None:
+        """Resolve a name that must be of some kind."""
+        symbol = self.scope.find(name.id)
+        if symbol is None:
+            near = difflib.get_close_matches(name.id, self.scope.visible(), 1)
+            self.diagnostics.error(
+                "undeclared",
+                name,
+                f"{name.id} is used before it is declared",
+                rule="a name is visible from its declaration to the end of its block; macros of "
+                "included headers are not visible in a __co__ function",
+                repair=f"did you mean {near[0]}?" if near else f"declare or #define {name.id}",
+            )
+            return None
+        if symbol.kind == "future" and "shared" in allowed and "future" not in allowed:
+            # The name of a transfer to an anonymous buffer names the buffer too.
+            for other in self.tables.declares[symbol.node]:
+                if other.kind == "shared":
+                    symbol = other
+        if symbol.kind not in allowed:
+            self.diagnostics.error(
+                "wrong-kind",
+                name,
+                f"{name.id} is {_A[symbol.kind]}, but {wanted} is needed here",
+                rule="scalars, buffers, fragments, events and futures each have their own uses",
+                repair=_REPAIRS.get(symbol.kind),
+            )
+            return None
+        self.tables.uses[name] = symbol
+        return symbol
+
+    def expression(self, node: syntax.Node) -> None:
+        """Resolve the names of an expression, a view, or another part of a statement."""
+        match node:
+            case syntax.Name():
+                self.use(node, SCALARS, "a scalar")
+            case syntax.Bound():
+                self.use(node.name, _BOUNDED, "a variable of parallel or foreach")
+            case syntax.Increment():
+                self.use(node.name, _MUTABLE, "a mutable scalar")
+            case syntax.Element():
+                self.use(node.base, _ELEMENTS, "a fragment or a tensor parameter")
+                self._each(node.indices)
+            case syntax.Index():
+                self.use(node.base, _BUFFERS, "an array of shared tiles")
+                self.expression(node.index)
+            case syntax.Extent():
+                self.use(node.base, _SHAPED, "something with a shape")
+                self._each((node.dim,))
+            case syntax.View():
+                if isinstance(node.base, syntax.Name):
+                    self._view_base(node.base)
+                else:
+                    self.expression(node.base)
+                self._each(node.ops)
+            case syntax.Target():
+                self.use(node.name, _EVENTS, "an event or a future")
+                self._each((node.index, node.order))
+            case syntax.Wildcard():
+                pass
+            case _:
+                self._each(tuple(syntax.children(node)))
+
+    def _view_base(self, base: syntax.Name) -> None:
+        symbol = self.scope.find(base.id)
+        # The future of a transfer to a named buffer stands for the view that was filled.
+        if (
+            symbol is not None
+            and symbol.kind == "future"
+            and isinstance(symbol.node, syntax.Transfer)
+            and symbol.node.destination is not None
+        ):
+            self.tables.uses[base] = symbol
+        else:
+            self.use(base, _BUFFERS, "a tensor, a shared buffer or a view")
+
+    def _each(self, nodes: tuple[syntax.Node | None, ...]) -> None:
+        for node in nodes:
+            if node is not None:
+                self.expression(node)
+
+    # Statements --------------------------------------------------------------------------------
+
+    def block(
+        self,
+        block: syntax.Block,
+        node: syntax.Node | None = None,
+        variables: tuple[str, ...] = (),
+        kind: SymbolKind = "loop",
+    ) -> None:
+        """A block in a scope of its own, which begins with the variables of its statement."""
+        self.scope = _Scope(self.scope)
+        for variable in variables:
+            assert node is not None
+            self.declare(variable, kind, node)
+        self._statements(block)
+        assert self.scope.outer is not None
+        self.scope = self.scope.outer
+
+    def _statements(self, block: syntax.Block) -> None:
+        for stmt in block.body:
+            self.statement(stmt)
+
+    def statement(self, stmt: syntax.Stmt) -> None:
+        """One statement: its uses first, then what it declares, then its blocks."""
+        match stmt:
+            case syntax.Block():
+                self.block(stmt)
+            case syntax.Parallel():
+                self._parallel(stmt)
+            case syntax.Inthreads():
+                self.expression(stmt.condition)
+                self.block(stmt.body)
+            case syntax.Foreach():
+                self._each(stmt.bounds)
+                self.block(stmt.body, stmt, stmt.variables, "loop")
+            case syntax.While():
+                self.expression(stmt.condition)
+                self.block(stmt.body)
+            case syntax.If():
+                self.expression(stmt.condition)
+                self.block(stmt.then)
+                if stmt.otherwise is not None:
+                    self.block(stmt.otherwise)
+            case syntax.Apply():
+                self.use(stmt.fragment, _FRAGMENTS, "a fragment")
+                self.block(stmt.body, stmt, stmt.variables, "coordinate")
+            case syntax.Assign():
+                self._assign(stmt)
+            case syntax.ScalarDecl():
+                self.expression(stmt.value)
+                self.declare(stmt.name, "mutable" if stmt.mutable else "scalar", stmt, stmt.type)
+            case syntax.ViewDecl():
+                self.expression(stmt.view)
+                self.declare(stmt.name, "view", stmt)
+            case syntax.SharedDecl():
+                self._each((*stmt.extents, stmt.tiles))
+                self.declare(stmt.name, "shared", stmt, stmt.type)
+            case syntax.EventDecl():
+                self._each((stmt.slots, stmt.count))
+                self.declare(stmt.name, "event", stmt)
+            case syntax.FragDecl():
+                self._each((*stmt.extents, stmt.init))
+                self.declare(stmt.name, "fragment", stmt, stmt.type)
+            case syntax.Transfer():
+                self._transfer(stmt)
+            case syntax.MmaFill():
+                self._fill(stmt)
+            case syntax.Mma():
+                self.use(stmt.accumulator, _FRAGMENTS, "an accumulator")
+                for operand in (stmt.a, stmt.b):
+                    self._operand(operand)
+                if stmt.result is not None:
+                    self.declare(stmt.result, "future", stmt)
+            case syntax.MmaStore():
+                self.use(stmt.accumulator, _FRAGMENTS, "an accumulator")
+                self.expression(stmt.destination)
+            case syntax.Reduce():
+                for name in (stmt.target, stmt.source):
+                    self.use(name, _FRAGMENTS, "a fragment")
+                self.expression(stmt.dim)
+            case syntax.AllReduceSum():
+                self.use(stmt.target, _FRAGMENTS, "a fragment")
+            case syntax.CopyFragment():
+                for name in (stmt.target, stmt.source):
+                    self.use(name, _FRAGMENTS, "a fragment")
+            case syntax.Trigger():
+                for target in stmt.targets:
+                    self.use(target.name, _EVENT, "an event")
+                    self._each((target.index, target.order))
+                for name in stmt.after:
+                    self.use(name, _FUTURE, "the future of a load")
+            case syntax.CallStmt():
+                self._call(stmt)
+            case _:
+                self._each(tuple(syntax.children(stmt)))
+
+    def _parallel(self, stmt: syntax.Parallel) -> None:
+        outside, self.in_kernel = self.in_kernel, True
+        self.scope = _Scope(self.scope)
+        for level in stmt.levels:
+            self._each(level.bounds)
+        for level in stmt.levels:
+            for variable in level.variables:
+                symbol = self.declare(variable, "level", level)
+                self.tables.declares[stmt] = (*self.tables.declares.get(stmt, ()), symbol)
+        if stmt.launch_bounds is not None:
+            self.expression(stmt.launch_bounds)
+        self._statements(stmt.body)
+        assert self.scope.outer is not None
+        self.scope = self.scope.outer
+        self.in_kernel = outside
+
+    def _assign(self, stmt: syntax.Assign) -> None:
+        self.expression(stmt.value)
+        if isinstance(stmt.target, syntax.Element):
+            self.expression(stmt.target)
+            return
+        name = stmt.target.id
+        symbol = self.scope.find(name)
+        if symbol is not None and symbol.kind == "mutable":
+            self.tables.uses[stmt.target] = symbol
+        elif symbol is None and stmt.op != "=":
+            self.use(stmt.target, _MUTABLE, "a mutable scalar")
+        elif symbol is not None and (
+            name in self.scope.names or stmt.op != "=" or symbol.kind not in SCALARS
+        ):
+            self.diagnostics.error(
+                "not-assignable",
+                stmt.target,
+                f"{name} is {_A[symbol.kind]} and cannot be assigned",
+                rule="only mutables can be assigned again",
+                repair=_ASSIGN_REPAIRS.get(symbol.kind, "choose another name"),
+            )
+        else:
+            self.declare(name, "scalar", stmt)
+
+    def _transfer(self, stmt: syntax.Transfer) -> None:
+        self.expression(stmt.source)
+        if stmt.destination is not None:
+            self.expression(stmt.destination)
+        if stmt.result is not None:
+            self.declare(stmt.result, "future", stmt)
+            if stmt.destination is None:
+                buffer = Symbol(stmt.result, "shared", stmt)
+                self.tables.symbols.append(buffer)
+                self.tables.declares[stmt] = (*self.tables.declares[stmt], buffer)
+        elif stmt.destination is None:
+            self.diagnostics.error(
+                "unnamed-buffer",
+                stmt,
+                "nothing names the anonymous buffer of this transfer",
+                rule="'=> shared' makes a buffer that only the result's name can reach",
+                repair="write 'tile = dma.copy .. => shared;'",
+            )
+
+    def _fill(self, stmt: syntax.MmaFill) -> None:
+        self.expression(stmt.value)
+        symbol = self.scope.find(stmt.accumulator)
+        if symbol is None:
+            symbol = self.declare(stmt.accumulator, "fragment", stmt, stmt.type or "f32")
+        elif symbol.kind != "fragment":
+            self.diagnostics.error(
+                "wrong-kind",
+                stmt,
+                f"{stmt.accumulator} is {_A[symbol.kind]}, but an accumulator is needed here",
+                rule="mma.fill declares an accumulator, or sets a visible one again",
+                repair="choose another name for the accumulator",
+            )
+            return
+        self.tables.fills[stmt] = symbol
+
+    def _operand(self, operand: syntax.View) -> None:
+        """An operand of an MMA: a view, or the name of a fragment."""
+        if isinstance(operand.base, syntax.Name) and not operand.ops:
+            symbol = self.scope.find(operand.base.id)
+            if symbol is not None and symbol.kind == "fragment":
+                self.tables.uses[operand.base] = symbol
+                return
+        self.expression(operand)
+
+    def _call(self, stmt: syntax.CallStmt) -> None:
+        self._each(stmt.template_args)
+        for arg in stmt.args:
+            base = arg.base if isinstance(arg, syntax.View) and not arg.ops else arg
+            if isinstance(base, syntax.Name):
+                self.use(base, _ARGUMENTS, "a scalar, a fragment or a buffer")
+            else:
+                self.expression(arg)
+
+
+_TENSORS: frozenset[SymbolKind] = frozenset(("tensor",))
+_FRAGMENTS: frozenset[SymbolKind] = frozenset(("fragment",))
+_ELEMENTS: frozenset[SymbolKind] = _TENSORS | _FRAGMENTS
+_BUFFERS: frozenset[SymbolKind] = frozenset(("tensor", "shared", "view"))
+_SHAPED: frozenset[SymbolKind] = _BUFFERS | _FRAGMENTS
+_MUTABLE: frozenset[SymbolKind] = frozenset(("mutable",))
+_EVENT: frozenset[SymbolKind] = frozenset(("event",))
+_FUTURE: frozenset[SymbolKind] = frozenset(("future",))
+_EVENTS: frozenset[SymbolKind] = _EVENT | _FUTURE
+_ARGUMENTS: frozenset[SymbolKind] = SCALARS | _BUFFERS | _FRAGMENTS
+
+_A: dict[SymbolKind, str] = {
+    "tensor": "a tensor parameter",
+    "parameter": "a parameter",
+    "dimension": "a dimension symbol",
+    "scalar": "an immutable scalar",
+    "mutable": "a mutable scalar",
+    "level": "a variable of parallel",
+    "loop": "a variable of foreach",
+    "coordinate": "a coordinate of apply",
+    "view": "a view",
+    "shared": "a shared buffer",
+    "event": "an event",
+    "fragment": "a fragment",
+    "future": "a future",
+}
+
+_REPAIRS: dict[SymbolKind, str] = {
+    "event": "events are named only by wait and trigger",
+    "future": "futures are named only by wait and 'trigger .. after'",
+    "fragment": "read an element with .at(..) inside an apply",
+    "tensor": "read an element with .at(..)",
+    "shared": "shared buffers are used through transfers and MMAs",
+    "view": "views are used through transfers and MMAs",
+    "scalar": "declare it 'mutable' if it is meant to change",
+}
+
+_ASSIGN_REPAIRS: dict[SymbolKind, str] = {
+    "scalar": "declare it 'mutable'",
+    "parameter": "copy it: 'mutable n2 = n;'",
+    "fragment": "assign its elements inside an apply, or use mma.fill",
+    "loop": "a loop variable is counted by its loop; use a mutable of your own",
+}

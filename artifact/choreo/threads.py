@@ -1,0 +1,282 @@
+"""The threads pass: which threads reach each statement.
+
+Rules (co-language.md, 7):
+
+* A predicate of ``inthreads`` is evaluated for every thread id, with every parallel variable as
+  ``(tid / unit) % bound``, and joined with the threads of the enclosing ``inthreads``. Immutable
+  scalars computed from such variables count too.
+* Where it cannot be evaluated the set is unknown; an info says so, and what depends on the set is
+  an error later.
+* A predicate differs between the threads of a block; a role has at least one thread.
+* ``.async`` stands only at the outermost ``inthreads``.
+* ``if``, ``while`` and ``foreach`` do not change the set. What meets at a barrier therefore may
+  not stand under a condition that differs between the threads [R]; the events, transfers and MMA
+  passes ask :meth:`ThreadValues.divergent` for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from artifact.choreo import syntax
+from artifact.choreo.arithmetic import fold, fold_call, fold_unary
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.tables import Tables
+from artifact.choreo.traverse import Places, bodies, statements
+
+Values = tuple[int | float | bool, ...]
+
+
+def plan_threads(tables: Tables, diagnostics: Diagnostics) -> None:
+    """Fill ``threads``."""
+    if tables.launch is None:
+        return
+    values = ThreadValues(tables)
+    everyone = (1 << tables.launch.threads) - 1
+    _visit(tables, diagnostics, values, tables.launch.node.body, everyone, 0)
+    for stmt in statements(tables.function.body):
+        if isinstance(stmt, syntax.Inthreads) and stmt not in tables.threads:
+            diagnostics.error(
+                "role-outside",
+                stmt,
+                "inthreads stands outside of parallel",
+                rule="inthreads selects threads of a parallel",
+                repair="move it into the parallel statement",
+            )
+
+
+def _visit(
+    tables: Tables,
+    diagnostics: Diagnostics,
+    values: ThreadValues,
+    block: syntax.Block,
+    mask: int | None,
+    depth: int,
+) -> None:
+    for stmt in block.body:
+        tables.threads[stmt] = mask
+        if isinstance(stmt, syntax.Inthreads):
+            if stmt.is_async and depth:
+                diagnostics.error(
+                    "nested-async",
+                    stmt,
+                    "an inner inthreads is not asynchronous",
+                    rule="only the outermost inthreads may be .async",
+                    repair="drop '.async'",
+                )
+            inner = _role(tables, diagnostics, values, stmt, mask)
+            _visit(tables, diagnostics, values, stmt.body, inner, depth + 1)
+        else:
+            for body in bodies(stmt):
+                _visit(tables, diagnostics, values, body, mask, depth)
+
+
+def _role(
+    tables: Tables,
+    diagnostics: Diagnostics,
+    values: ThreadValues,
+    stmt: syntax.Inthreads,
+    enclosing: int | None,
+) -> int | None:
+    found = values.of(stmt.condition)
+    if found is None:
+        diagnostics.add(
+            "info",
+            "unknown-threads",
+            stmt.condition,
+            "the threads of this role are not known at compile time",
+            rule="a predicate compares variables of parallel with constants",
+            repair="use 'if' where no event, transfer or MMA depends on it",
+        )
+        return None
+    chosen = sum(1 << thread for thread, value in enumerate(found) if value)
+    if chosen in (0, (1 << len(found)) - 1):
+        diagnostics.error(
+            "uniform-role",
+            stmt.condition,
+            f"this holds for {'no' if chosen == 0 else 'every'} thread of the block",
+            rule="the predicate of inthreads differs between threads",
+            repair="use 'if', or compare a variable of parallel within its bound",
+        )
+        return enclosing
+    if enclosing is None:
+        return None
+    if chosen & enclosing == 0:
+        diagnostics.error(
+            "empty-role",
+            stmt.condition,
+            "no thread of the enclosing role gets here",
+            rule="a role has at least one thread",
+            repair="check the predicate against that of the enclosing inthreads",
+        )
+        return enclosing
+    return chosen & enclosing
+
+
+class ThreadValues:
+    """Values of expressions for every thread of a block, where they depend on nothing else."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._count = tables.launch.threads if tables.launch else 1
+        self._known: dict[syntax.Node, Values | None] = {}
+        self._assigned = _assignments(tables)
+
+    def of(self, expr: syntax.Expr) -> Values | None:
+        """By thread id; null where the value is not known at compile time."""
+        if expr not in self._known:
+            self._known[expr] = self._compute(expr)
+        return self._known[expr]
+
+    def _compute(self, expr: syntax.Expr) -> Values | None:
+        tables = self._tables
+        constant = tables.constants.get(expr)
+        if constant is not None:
+            return (constant,) * self._count
+        match expr:
+            case syntax.Name():
+                symbol = tables.uses.get(expr)
+                if symbol is None:
+                    return None
+                plan = tables.levels.get(symbol)
+                if plan is not None:
+                    return tuple(t // plan.unit % plan.bound for t in range(self._count))
+                node = symbol.node
+                if symbol.kind == "scalar" and isinstance(node, syntax.ScalarDecl | syntax.Assign):
+                    return self.of(node.value)
+                return None
+            case syntax.Unary():
+                type_ = tables.types.get(expr, "s32")
+                return self._map(lambda v: fold_unary(expr.op, v[0], type_), expr.operand)
+            case syntax.Binary():
+                return self._binary(expr)
+            case syntax.Ternary():
+                return self._map(
+                    lambda v: v[1] if v[0] else v[2], expr.condition, expr.then, expr.otherwise
+                )
+            case syntax.BuiltinCall():
+                return self._map(lambda v: fold_call(expr.name, v), *expr.args)
+            case syntax.Compose():
+                left, right = self.of(expr.left), self.of(expr.right)
+                symbol = tables.uses.get(expr.right)
+                plan = tables.levels.get(symbol) if symbol is not None else None
+                if left is None or right is None or plan is None:
+                    return None
+                return tuple(a * plan.bound + b for a, b in zip(left, right, strict=True))
+        return None
+
+    def _binary(self, expr: syntax.Binary) -> Values | None:
+        # The type of the operands: a comparison's own is bool.
+        type_ = self._tables.types.get(expr, "s32")
+        if type_ == "bool":
+            type_ = "s64"
+        return self._map(
+            lambda v: (
+                None if expr.op in ("/", "%") and v[1] == 0 else fold(expr.op, v[0], v[1], type_)
+            ),
+            expr.left,
+            expr.right,
+        )
+
+    def _map(
+        self,
+        function: Callable[[tuple[int | float | bool, ...]], int | float | bool | None],
+        *operands: syntax.Expr,
+    ) -> Values | None:
+        columns = []
+        for operand in operands:
+            values = self.of(operand)
+            if values is None:
+                return None
+            columns.append(values)
+        out = []
+        for row in zip(*columns, strict=True):
+            value = function(row)
+            if value is None:
+                return None
+            out.append(value)
+        return tuple(out)
+
+    def varies(self, expr: syntax.Node, mask: int) -> bool:
+        """Whether an expression may differ between threads of a set."""
+        return self._varies(expr, mask, frozenset())
+
+    def _varies(self, node: syntax.Node, mask: int, seen: frozenset[syntax.Node]) -> bool:
+        if node in seen:
+            return False
+        if isinstance(node, _EXPRESSIONS):
+            values = self.of(node)
+            if values is not None:
+                return len({v for t, v in enumerate(values) if mask >> t & 1}) > 1
+        inside = seen | {node}
+        if isinstance(node, syntax.Name):
+            symbol = self._tables.uses.get(node)
+            if symbol is None:
+                return False
+            if symbol.kind == "coordinate":
+                return True
+            return any(
+                self._varies(value, mask, inside | {symbol.node})
+                for value in self._assigned.get(symbol, ())
+                if value not in seen
+            )
+        if isinstance(node, syntax.Element):
+            base = self._tables.uses.get(node.base)
+            if base is not None and base.kind == "fragment":
+                return True
+        return any(self._varies(child, mask, inside) for child in syntax.children(node))
+
+    def divergent(self, places: Places, stmt: syntax.Stmt, mask: int) -> syntax.Stmt | None:
+        """The ``if`` or loop around a statement, within its role, that splits a set of threads."""
+        for owner in places.enclosing(stmt):
+            if isinstance(owner, syntax.If | syntax.While) and self.varies(owner.condition, mask):
+                return owner
+            if isinstance(owner, syntax.Foreach) and any(
+                self.varies(bound, mask) for bound in owner.bounds
+            ):
+                return owner
+        return None
+
+
+def _assignments(tables: Tables) -> dict[object, list[syntax.Expr]]:
+    """Every value that a scalar is given; the bounds of loop variables are their own affair."""
+    out: dict[object, list[syntax.Expr]] = {}
+    for stmt in statements(tables.function.body):
+        if isinstance(stmt, syntax.ScalarDecl | syntax.Assign):
+            declared = tables.declares.get(stmt)
+            if declared is not None:
+                out.setdefault(declared[0], []).append(stmt.value)
+            elif isinstance(stmt, syntax.Assign) and isinstance(stmt.target, syntax.Name):
+                out.setdefault(tables.uses.get(stmt.target), []).append(stmt.value)
+    return out
+
+
+_EXPRESSIONS = (
+    syntax.IntLit,
+    syntax.FloatLit,
+    syntax.BoolLit,
+    syntax.Name,
+    syntax.Unary,
+    syntax.Binary,
+    syntax.Ternary,
+    syntax.BuiltinCall,
+    syntax.Compose,
+)
+
+
+def warpgroups(mask: int) -> tuple[int, ...]:
+    """The numbers of the warpgroups that have threads in a set."""
+    return tuple(w for w in range((mask.bit_length() + 127) // 128) if mask >> 128 * w & _FULL)
+
+
+def whole(mask: int, unit: int) -> bool:
+    """Whether a set is made of whole groups of ``unit`` threads (32: warps, 128: warpgroups)."""
+    full = (1 << unit) - 1
+    while mask:
+        if mask & full not in (0, full):
+            return False
+        mask >>= unit
+    return True
+
+
+_FULL = (1 << 128) - 1

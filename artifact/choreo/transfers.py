@@ -1,0 +1,535 @@
+"""The transfers pass: who moves each tile, by which tensor map, and what it completes.
+
+Rules (co-language.md, 9):
+
+* ``tma`` from a tensor to shared memory is a load, from shared memory to a tensor a store; ``dma``
+  is a cooperative copy of a tensor's tile to shared memory by every thread of its scope.
+* Exactly one thread issues a load [R], the lowest of the role; where the tile of a store depends
+  on the warpgroup, the lowest thread of each warpgroup does.
+* What is moved is one tile for all threads of the scope: its coordinates do not differ between
+  them.
+* Both sides have one element type and, without extents of 1, one shape; a row of the tile is a
+  multiple of 16 bytes, a box has at most 256 rows and 256 columns a panel.
+* The threads of a store meet at hardware barrier 15; other sets of threads, and warpgroups that
+  store for themselves, get other ids, downwards.
+* A load completes the event of its ``trigger .. after``, which follows it in its block, executed
+  by the same threads, with nothing between that changes the order; or a hidden event where its
+  future is waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from artifact.choreo import syntax
+from artifact.choreo.arithmetic import BYTES
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.events import NAMED_IDS
+from artifact.choreo.mma import multiple, origin_terms
+from artifact.choreo.tables import (
+    EventPlan,
+    Symbol,
+    Tables,
+    TensorMapPlan,
+    TransferPlan,
+    ViewPlan,
+    WaitPlan,
+)
+from artifact.choreo.threads import ThreadValues, warpgroups, whole
+from artifact.choreo.traverse import Places, statements
+from artifact.choreo.views import squeezed
+
+TransferKind = Literal["tma-load", "tma-store", "cooperative-load"]
+
+BOX_LIMIT = 256
+STORE_BARRIER = 15
+
+
+def plan_transfers(
+    tables: Tables, diagnostics: Diagnostics, values: ThreadValues, places: Places
+) -> None:
+    """Fill ``transfers``, the hidden events, and the waits for loads."""
+    transfers = _Transfers(tables, diagnostics, values, places)
+    for stmt in statements(tables.function.body):
+        if isinstance(stmt, syntax.Transfer):
+            transfers.plan(stmt)
+
+
+class _Transfers:
+    def __init__(
+        self, tables: Tables, diagnostics: Diagnostics, values: ThreadValues, places: Places
+    ) -> None:
+        self.tables = tables
+        self.diagnostics = diagnostics
+        self.values = values
+        self.places = places
+        named = {plan.barrier for plan in tables.events.values()}
+        self.free = [STORE_BARRIER, *(n for n in NAMED_IDS if n not in named)]
+        self.barriers: dict[tuple[int, bool], int | None] = {}
+
+    def plan(self, stmt: syntax.Transfer) -> None:
+        """Plan one transfer."""
+        source = self.tables.views.get(stmt.source)
+        target = self._target(stmt)
+        if source is None or target is None:
+            return
+        kind = self._kind(stmt, source, target)
+        if kind is None:
+            return
+        shape = self._shape(stmt, source, target)
+        mask = self._threads(stmt)
+        if shape is None or mask is None:
+            return
+        (rows, columns), source, target = shape
+        memory, shared = (target, source) if kind == "tma-store" else (source, target)
+        element = BYTES[memory.root.type or "bf16"]
+        plan = TransferPlan(
+            kind=kind,
+            map=None if kind == "cooperative-load" else self._map(stmt, memory, shared, element),
+            source=source,
+            target=target,
+            rows=rows,
+            columns=columns,
+            bytes=rows * columns * element,
+            threads=mask,
+            leaders=((mask & -mask).bit_length() - 1,),
+        )
+        match kind:
+            case "tma-load":
+                plan = self._load(stmt, plan)
+            case "tma-store":
+                plan = self._store(stmt, plan)
+            case "cooperative-load":
+                plan = self._cooperative(stmt, plan)
+        self.tables.transfers[stmt] = plan
+
+    # What moves --------------------------------------------------------------------------------
+
+    def _target(self, stmt: syntax.Transfer) -> ViewPlan | None:
+        if stmt.destination is not None:
+            return self.tables.views.get(stmt.destination)
+        source = self.tables.views.get(stmt.source)
+        buffer = next((s for s in self.tables.declares.get(stmt, ()) if s.kind == "shared"), None)
+        if source is None or buffer is None:
+            return None
+        extents = squeezed(source).extents
+        return ViewPlan(
+            root=buffer,
+            base=buffer,
+            tile=None,
+            added=((),) * len(extents),
+            extents=extents,
+            dims=tuple(range(len(extents))),
+        )
+
+    def _kind(
+        self, stmt: syntax.Transfer, source: ViewPlan, target: ViewPlan
+    ) -> TransferKind | None:
+        kinds = (source.root.kind, target.root.kind)
+        if kinds == ("tensor", "shared"):
+            return "tma-load" if stmt.engine == "tma" else "cooperative-load"
+        if kinds == ("shared", "tensor") and stmt.engine == "tma" and stmt.operation == "copy":
+            if stmt.is_async:
+                self.diagnostics.error(
+                    "store-async",
+                    stmt,
+                    "a store is not asynchronous here",
+                    rule="tma.copy from shared to global memory is synchronous",
+                    repair="drop '.async'",
+                )
+                return None
+            return "tma-store"
+        self.diagnostics.error(
+            "transfer-direction",
+            stmt,
+            f"{stmt.engine}.{stmt.operation} from a {_place(source)} to a {_place(target)}",
+            rule="tma.load and dma.copy go from a tensor to shared memory, tma.copy either way",
+            repair="use tma.load for loads and tma.copy for stores",
+        )
+        return None
+
+    def _shape(
+        self, stmt: syntax.Transfer, source: ViewPlan, target: ViewPlan
+    ) -> tuple[tuple[int, int], ViewPlan, ViewPlan] | None:
+        """Rows and columns, and both views as two-dimensional tiles."""
+        if source.root.type != target.root.type:
+            self.diagnostics.error(
+                "transfer-type",
+                stmt,
+                f"{source.root.type} goes to {target.root.type}",
+                rule="a transfer converts nothing: both sides have one element type",
+                repair=f"declare the buffer as {source.root.type}",
+            )
+            return None
+        left, right = squeezed(source), squeezed(target)
+        if left.extents != right.extents:
+            self.diagnostics.error(
+                "transfer-shape",
+                stmt,
+                f"a tile of {_shape_text(left)} goes to one of {_shape_text(right)}",
+                rule="both sides of a transfer have one shape, extents of 1 aside",
+                repair="take the same tile on both sides",
+            )
+            return None
+        extents = [e for e in left.extents if isinstance(e, int)]
+        if len(extents) != len(left.extents) or len(extents) not in (1, 2):
+            self.diagnostics.error(
+                "transfer-rank",
+                stmt,
+                f"a tile of {_shape_text(left)}",
+                rule="a tile has two dimensions of constant extents",
+                repair="take it with .subspan(1, rows, 1, columns).at(..)",
+            )
+            return None
+        element = BYTES[source.root.type or "bf16"]
+        if extents[-1] * element % 16:
+            self.diagnostics.error(
+                "transfer-bytes",
+                stmt,
+                f"a row of {extents[-1] * element} bytes",
+                rule="a row of a tile is a multiple of 16 bytes",
+                repair=f"use a multiple of {16 // element} columns",
+            )
+            return None
+        rows = extents[0] if len(extents) == 2 else 1
+        return (rows, extents[-1]), _as_tile(left), _as_tile(right)
+
+    def _map(
+        self, stmt: syntax.Transfer, memory: ViewPlan, shared: ViewPlan, element: int
+    ) -> TensorMapPlan:
+        """The tensor map of a tile of a tensor, checked against what TMA can address."""
+        rows, columns = memory.extents
+        assert isinstance(rows, int) and isinstance(columns, int)
+        swizzle = self.tables.shared[shared.root].swizzle
+        panel = swizzle // element if swizzle else columns
+        if rows > BOX_LIMIT or min(panel, columns) > BOX_LIMIT:
+            self.diagnostics.error(
+                "box-range",
+                stmt,
+                f"a box of {rows} rows and {min(panel, columns)} columns",
+                rule=f"a box has at most {BOX_LIMIT} rows, and as many columns a panel",
+                repair="load it in parts, or use a swizzle: it splits the columns into panels",
+            )
+        last = len(memory.added) - 1
+        if memory.dims[1] != last:
+            self.diagnostics.error(
+                "tile-columns",
+                stmt,
+                f"the columns of this tile run along dimension {memory.dims[1]} of "
+                f"{memory.root.name}",
+                rule="the columns of a tile run along the last dimension, which is contiguous",
+                repair="take the whole tile along the last dimension",
+            )
+        self._shared_tile(stmt, shared, swizzle, element)
+        if swizzle and columns > panel:
+            self._panels(stmt, memory, panel)
+        return TensorMapPlan(
+            root=memory.root.name,
+            element_bytes=element,
+            row_dim=memory.dims[0],
+            box_rows=rows,
+            box_columns=columns,
+            swizzle=swizzle,
+        )
+
+    def _shared_tile(
+        self, stmt: syntax.Transfer, shared: ViewPlan, swizzle: int, element: int
+    ) -> None:
+        """A part of a buffer is moved where its bytes are one run of the swizzle's pattern."""
+        plan = self.tables.shared[shared.root]
+        rows, columns = shared.extents
+        if (rows, columns) == (plan.rows, plan.columns):
+            return
+        last = len(shared.added) - 1
+        panel = swizzle // element if swizzle else plan.columns
+        whole_rows = columns == plan.columns and columns == panel
+        one_panel = swizzle and columns == panel
+        aligned = all(
+            multiple(self.tables, self.values, term, unit)
+            for dim, unit in ((last, panel), (last - 1, 8 if swizzle else 1))
+            if dim >= 0
+            for term in origin_terms(self.tables, shared, dim)
+        )
+        if (
+            not (whole_rows or one_panel or (not swizzle and columns == plan.columns))
+            or not aligned
+        ):
+            self.diagnostics.error(
+                "buffer-part",
+                stmt,
+                f"this part of {shared.root.name} is not contiguous in shared memory",
+                rule="a transfer moves a whole buffer, or rows of one panel from a multiple of 8",
+                repair="move the whole buffer, or use an array of tiles",
+            )
+
+    def _panels(self, stmt: syntax.Transfer, memory: ViewPlan, panel: int) -> None:
+        """A box in panels begins at a whole panel."""
+        node = memory.root.node
+        extents = node.extents if isinstance(node, syntax.TensorParam) else ()
+        inner = self.tables.constants.get(extents[-1]) if extents else None
+        before = any(
+            origin_terms(self.tables, memory, dim)
+            for dim in range(memory.dims[0] + 1, len(extents) - 1)
+        )
+        fits = all(
+            multiple(self.tables, self.values, term, panel)
+            for term in origin_terms(self.tables, memory, len(extents) - 1)
+        )
+        if not fits or (before and (not isinstance(inner, int) or inner % panel)):
+            self.diagnostics.error(
+                "panel-start",
+                stmt,
+                f"this tile may begin between multiples of {panel} columns",
+                rule=f"a tile wider than its swizzle is moved in panels of {panel} columns",
+                repair="use a constant last extent and column origins that are multiples of it",
+            )
+
+    # Who moves it ------------------------------------------------------------------------------
+
+    def _threads(self, stmt: syntax.Transfer) -> int | None:
+        mask = self.tables.threads.get(stmt)
+        if mask is None:
+            self.diagnostics.error(
+                "unknown-participants",
+                stmt,
+                "the threads that get here are not known at compile time",
+                rule="a transfer elects its leader at compile time",
+                repair="put it into an inthreads that compares parallel variables with constants",
+            )
+            return None
+        divergent = self.values.divergent(self.places, stmt, mask)
+        if divergent is not None:
+            self.diagnostics.error(
+                "divergent",
+                stmt,
+                f"the condition of line {divergent.span.line} may hold for a part of these "
+                "threads only",
+                rule="all threads of the role get to a transfer",
+                repair="use inthreads for what some threads do",
+            )
+            return None
+        return mask
+
+    def _differs(self, plan: TransferPlan, mask: int) -> bool:
+        """Whether the tile may differ between threads of a set."""
+        for view in (plan.source, plan.target):
+            if view.tile is not None and self.values.varies(view.tile, mask):
+                return True
+            for dim in range(len(view.added)):
+                for term in origin_terms(self.tables, view, dim):
+                    if self.values.varies(term.index, mask):
+                        return True
+        return False
+
+    def _same_tile(self, stmt: syntax.Transfer, plan: TransferPlan) -> None:
+        if self._differs(plan, plan.threads):
+            self.diagnostics.error(
+                "transfer-differs",
+                stmt,
+                "the threads that get here name different tiles",
+                rule="one thread issues a load for all: its tile is that of every thread",
+                repair="give each tile's load to a role of its own",
+            )
+
+    # Loads -------------------------------------------------------------------------------------
+
+    def _load(self, stmt: syntax.Transfer, plan: TransferPlan) -> TransferPlan:
+        self._same_tile(stmt, plan)
+        future = next((s for s in self.tables.declares.get(stmt, ()) if s.kind == "future"), None)
+        for user in statements(self.tables.function.body):
+            if isinstance(user, syntax.Trigger) and any(
+                self.tables.uses[name] is future for name in user.after
+            ):
+                return self._bound(stmt, plan, user)
+        waits = [
+            target
+            for user in statements(self.tables.function.body)
+            if isinstance(user, syntax.Wait)
+            for target in user.targets
+            if future is not None and self.tables.uses[target.name] is future
+        ]
+        return self._hidden(stmt, plan, waits)
+
+    def _bound(
+        self, stmt: syntax.Transfer, plan: TransferPlan, trigger: syntax.Trigger
+    ) -> TransferPlan:
+        """A load that completes an event."""
+        target = trigger.targets[0]
+        if len(trigger.targets) > 1:
+            self.diagnostics.error(
+                "after-several",
+                trigger,
+                "one load completes several events",
+                rule="the bytes of a load complete one event",
+                repair="name one event, or trigger the other after waiting",
+            )
+        if isinstance(target.order, syntax.Increment) and len(trigger.after) > 1:
+            self.diagnostics.error(
+                "joined-increment",
+                target.order,
+                "an incremented order is shared by several loads",
+                rule="the order of a joined trigger is a plain expression",
+                repair=f"increment after it: '{target.order.name.id}++;'",
+            )
+        place = self.places
+        beside = place.block(trigger) is place.block(stmt)
+        if not beside or place.index(trigger) < place.index(stmt):
+            self.diagnostics.error(
+                "trigger-place",
+                trigger,
+                "this trigger does not follow its load in the same block",
+                rule="a load and the trigger that hands over its completion stand in one block",
+                repair="put the trigger right after the load",
+            )
+        elif target.order is not None or target.index is not None:
+            between = place.block(stmt).body[place.index(stmt) + 1 : place.index(trigger)]
+            self._unchanged(trigger, target, between)
+        return replace(plan, event=self.tables.uses[target.name], slot=target)
+
+    def _unchanged(
+        self,
+        trigger: syntax.Trigger,
+        target: syntax.Target,
+        between: tuple[syntax.Stmt, ...],
+    ) -> None:
+        """The order is at the trigger what it was at the load."""
+        expr = target.order if target.order is not None else target.index
+        assert expr is not None
+        names = {self.tables.uses.get(n) for n in syntax.walk(expr)}
+        for stmt in between:
+            for node in syntax.walk(stmt):
+                changed = None
+                if isinstance(node, syntax.Increment):
+                    changed = self.tables.uses.get(node.name)
+                elif isinstance(node, syntax.Assign) and isinstance(node.target, syntax.Name):
+                    changed = self.tables.uses.get(node.target)
+                if changed is not None and changed in names:
+                    self.diagnostics.error(
+                        "order-changes",
+                        trigger,
+                        f"{changed.name} changes between the load and this trigger",
+                        rule="a load is issued for the slot and generation that its trigger names",
+                        repair="put the trigger right after the load",
+                    )
+                    return
+
+    def _hidden(
+        self, stmt: syntax.Transfer, plan: TransferPlan, waits: list[syntax.Target]
+    ) -> TransferPlan:
+        """A load that is waited for: by an event of its own, of one slot."""
+        name = f"{stmt.result or 'load'}_done"
+        event = Symbol(name, "event", stmt)
+        self.tables.symbols.append(event)
+        waiting = plan.threads if not stmt.is_async else 0
+        for target in waits:
+            self.tables.waits[target] = WaitPlan("event")
+            for user in statements(self.tables.function.body):
+                if isinstance(user, syntax.Wait) and target in user.targets:
+                    waiting |= self.tables.threads.get(user) or 0
+        self.tables.events[event] = EventPlan(
+            kind="transaction",
+            slots=1,
+            ready=False,
+            arrivals=1,
+            per_warp=False,
+            triggering=plan.threads,
+            waiting=waiting,
+            barrier=None,
+        )
+        return replace(plan, event=event)
+
+    # Stores and cooperative copies -------------------------------------------------------------
+
+    def _store(self, stmt: syntax.Transfer, plan: TransferPlan) -> TransferPlan:
+        if not whole(plan.threads, 32):
+            self.diagnostics.error(
+                "partial-warps",
+                stmt,
+                "the threads that get here are not whole warps",
+                rule="the threads of a store meet at a hardware barrier, which counts warps",
+                repair="let the whole role execute it: one of its threads issues",
+            )
+            return plan
+        if not self._differs(plan, plan.threads):
+            barrier = self._barrier(stmt, plan.threads, 1)
+            return replace(plan, barrier=barrier, barrier_threads=plan.threads.bit_count())
+        groups = warpgroups(plan.threads)
+        parts = [plan.threads & ((1 << 128) - 1) << 128 * group for group in groups]
+        counts = {part.bit_count() for part in parts}
+        if any(self._differs(plan, part) for part in parts) or len(counts) > 1:
+            self.diagnostics.error(
+                "transfer-differs",
+                stmt,
+                "threads of one warpgroup name different tiles",
+                rule="a store is issued once, or once by each warpgroup",
+                repair="let the tile depend on the variables of block and group-4 only",
+            )
+            return plan
+        consecutive = groups == tuple(range(groups[0], groups[0] + len(groups)))
+        return replace(
+            plan,
+            leaders=tuple((part & -part).bit_length() - 1 for part in parts),
+            barrier=self._barrier(
+                stmt, plan.threads, len(groups) if consecutive else groups[-1] - groups[0] + 1
+            ),
+            barrier_threads=counts.pop(),
+        )
+
+    def _cooperative(self, stmt: syntax.Transfer, plan: TransferPlan) -> TransferPlan:
+        self._same_tile(stmt, plan)
+        assert self.tables.launch is not None
+        if plan.threads == (1 << self.tables.launch.threads) - 1:
+            # All threads of the block meet at __syncthreads().
+            return replace(plan, barrier=None, barrier_threads=self.tables.launch.threads)
+        if not whole(plan.threads, 32):
+            self.diagnostics.error(
+                "partial-warps",
+                stmt,
+                "the threads that get here are not whole warps",
+                rule="the threads of a cooperative copy meet at a hardware barrier of whole warps",
+                repair="let whole warps copy",
+            )
+            return plan
+        barrier = self._barrier(stmt, plan.threads, 1)
+        return replace(plan, barrier=barrier, barrier_threads=plan.threads.bit_count())
+
+    def _barrier(self, stmt: syntax.Transfer, mask: int, count: int) -> int | None:
+        """The first of ``count`` consecutive hardware barriers for a set of threads."""
+        key = (mask, count > 1)
+        if key not in self.barriers:
+            self.barriers[key] = self._take(count)
+        if self.barriers[key] is None:
+            self.diagnostics.error(
+                "barrier-ids",
+                stmt,
+                "no hardware barrier is left for this transfer",
+                rule="a block has 16 hardware barriers; each set of threads that meets has its own",
+                repair="let fewer different roles store or copy",
+            )
+        return self.barriers[key]
+
+    def _take(self, count: int) -> int | None:
+        """Barriers next to one another; 15 is the one of single leaders."""
+        for first in [n for n in self.free if count == 1 or n + count - 1 < STORE_BARRIER]:
+            wanted = [first + k for k in range(count)]
+            if all(n in self.free for n in wanted):
+                self.free = [n for n in self.free if n not in wanted]
+                return first
+        return None
+
+
+def _as_tile(plan: ViewPlan) -> ViewPlan:
+    """A view of two dimensions; a single row gets the dimension before its columns."""
+    if len(plan.extents) == 2:
+        return plan
+    column = plan.dims[0]
+    return replace(plan, extents=(1, plan.extents[0]), dims=(max(column - 1, 0), column))
+
+
+def _place(plan: ViewPlan) -> str:
+    return "tensor" if plan.root.kind == "tensor" else "shared buffer"
+
+
+def _shape_text(plan: ViewPlan) -> str:
+    return f"[{', '.join(str(e) if isinstance(e, int) else '?' for e in plan.extents)}]"
