@@ -88,15 +88,15 @@ class Context:
         extents = self.expressions.extents(tensor)
         if tensor.kind != "tensor":
             raise AssertionError(f"{tensor.name} has no elements here: {node.span}")
-        text = ""
-        for index, extent in zip(node.indices, extents, strict=True):
-            if text:
-                size = self.expressions.extent(extent, 12)
-                text = f"({text}) * {size} + {self.text(index, 11)}"
-            else:
-                # 64 bits: a tensor may have more elements than an int counts.
-                one = len(node.indices) == 1
-                text = self.text(index) if one else f"size_t({self.text(index)})"
+        # 64 bits: a tensor may have more elements than an int counts.
+        text = self.text(node.indices[0])
+        if len(extents) > 1:
+            text = f"size_t({text})"
+        for index, extent in zip(node.indices[1:], extents[1:], strict=True):
+            text = f"({text})" if " + " in text else text
+            text = f"{text} * {self.expressions.extent(extent, 12)}"
+            if self.expressions.integer(index) != 0:
+                text = f"{text} + {self.text(index, 11)}"
         return f"{self.names.of(tensor)}[{text}]"
 
     def quote(self, node: syntax.Node, body: syntax.Node | None = None) -> None:
@@ -121,7 +121,7 @@ class Context:
         return text if len(text) <= _COMMENT_WIDTH else text[: _COMMENT_WIDTH - 4] + " ..."
 
     @contextmanager
-    def block(self, head: str = "", tail: str = "}") -> Iterator[None]:
+    def block(self, head: str | None = "", tail: str = "}") -> Iterator[None]:
         """A C++ block that is also a scope of names."""
         with self.out.block(head, tail), self.names.scope():
             yield

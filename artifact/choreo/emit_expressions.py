@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from artifact.choreo import syntax
 from artifact.choreo.emit_names import Names
@@ -86,6 +86,15 @@ _FLOAT_CALLS = {
     "__fmaf": "fmaf",
 }
 _INTEGERS = {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "bool", "int"}
+
+
+def _values_of_names(node: syntax.Node) -> Iterator[syntax.Name]:
+    """The names in an expression whose values it has, not only their bounds or shapes."""
+    if isinstance(node, syntax.Name):
+        yield node
+    elif not isinstance(node, syntax.Bound | syntax.Extent):
+        for child in syntax.children(node):
+            yield from _values_of_names(child)
 
 
 class Expressions:
@@ -180,10 +189,7 @@ class Expressions:
 
         Names stay: an edit of the source should show in the same place of what is generated.
         """
-        if isinstance(node, syntax.IntLit | syntax.Name) or any(
-            isinstance(n, syntax.Name) and not isinstance(node, syntax.Extent | syntax.Bound)
-            for n in syntax.walk(node)
-        ):
+        if isinstance(node, syntax.IntLit | syntax.Name) or any(_values_of_names(node)):
             return None
         value = self.integer(node)
         if value is None:

@@ -151,7 +151,7 @@ def _tensor_map(host: Context, name: str, plan: TensorMapPlan) -> str:
     extents = host.expressions.extents(tensor)
     split = plan.row_dim + 1
     rows, columns = (_wide(product(host, part)) for part in (extents[:split], extents[split:]))
-    pitch = f"{columns} * {plan.element_bytes}"
+    pitch = _scaled(columns, plan.element_bytes, 1)
     width = panel_columns(plan)
     if width is None:
         if len(extents) == 1:
@@ -159,7 +159,7 @@ def _tensor_map(host: Context, name: str, plan: TensorMapPlan) -> str:
         dims, pitches = [columns, rows], [pitch]
         box = [plan.box_columns, plan.box_rows]
     else:
-        dims = [str(width), rows, f"{columns} / {width}"]
+        dims = [str(width), rows, _scaled(columns, 1, width)]
         pitches = [pitch, str(width * plan.element_bytes)]
         box = [width, plan.box_rows, plan.box_columns // width]
     local, spec = host.names.fresh(name), host.names.fresh(f"{name}_spec")
@@ -168,6 +168,19 @@ def _tensor_map(host: Context, name: str, plan: TensorMapPlan) -> str:
     arguments = [f"{host.names.of(tensor)}.data()", *listed, str(plan.swizzle)]
     host.out.call(f"const choreo::TensorMapSpec {spec} = choreo::tensor_map_spec(", arguments)
     return f"{local}.get({spec})"
+
+
+def _scaled(text: str, times: int, over: int) -> str:
+    """A product's text ``* times / over``, with its constant factor computed."""
+    head, _, last = text.rpartition(" * ")
+    if last.isdigit():
+        number = int(last) * times
+        if number % over == 0:
+            number //= over
+            texts = [head] if head else []
+            return " * ".join(texts + ([str(number)] if number != 1 or not head else []))
+    text = text if times == 1 else f"{text} * {times}"
+    return text if over == 1 else f"{text} / {over}"
 
 
 def _wide(text: str | None) -> str:

@@ -30,29 +30,30 @@ def emit_mma(ctx: Context, node: syntax.Mma) -> None:
     plan = ctx.tables.mmas[node]
     accumulator = ctx.names.of(ctx.symbol(node.accumulator))
     with ctx.block():
+        k = ctx.names.fresh("k")
         if isinstance(plan.a, ViewPlan):
             a = ctx.names.fresh("a")
             ctx.out.line(f"const cu::Descriptor {a} = {_k_major(ctx, plan.a, plan.a_swizzle)};")
-            a_step = f"{a}.at({_k_major_step(ctx, plan, plan.a, plan.a_swizzle)})"
+            a_step = f"{a}.at({_k_major_step(ctx, k, plan, plan.a, plan.a_swizzle)})"
         else:
             a = ctx.names.of(plan.a)
             ctx.out.line(f"cu::wgmma_fence_registers({a});")
-            a_step = f"{a} + 4 * k"
+            a_step = f"{a} + 4 * {k}"
         b = ctx.names.fresh("b")
         if node.b_order == "row":
             kind, descriptor = "nk", _k_major(ctx, plan.b, plan.b_swizzle)
-            step = _k_major_step(ctx, plan, plan.b, plan.b_swizzle)
+            step = _k_major_step(ctx, k, plan, plan.b, plan.b_swizzle)
         else:
             kind, descriptor = "kn", _mn_major(ctx, plan)
-            step = f"k * {_K * plan.b_swizzle}"
+            step = f"{k} * {_K * plan.b_swizzle}"
         ctx.out.line(f"const cu::Descriptor {b} = {descriptor};")
         ctx.out.line(f"cu::wgmma_begin({accumulator});")
         ctx.out.flush_left("#pragma unroll")
-        with ctx.out.block(f"for (int k = 0; k < {plan.k // _K}; ++k)"):
+        with ctx.out.block(f"for (int {k} = 0; {k} < {plan.k // _K}; ++{k})"):
             arguments = [accumulator, a_step, f"{b}.at({step})"]
             if plan.clears:
                 # Scale-d of the first step is 0: the fill costs nothing.
-                arguments.append("k > 0")
+                arguments.append(f"{k} > 0")
             ctx.out.call(f"cu::wgmma_{kind}<{plan.n}>(", arguments)
         ctx.out.line("cu::wgmma_commit();")
     if not node.is_async:
@@ -64,7 +65,7 @@ def _k_major(ctx: Context, view: ViewPlan, swizzle: int) -> str:
     return f"cu::k_major<{swizzle}>({shared_address(ctx, view)})"
 
 
-def _k_major_step(ctx: Context, plan: MmaPlan, view: ViewPlan, swizzle: int) -> str:
+def _k_major_step(ctx: Context, k: str, plan: MmaPlan, view: ViewPlan, swizzle: int) -> str:
     """Bytes from the tile's start to a k step: within a panel, then from panel to panel.
 
     A panel has the rows of the whole buffer, also where the operand is a part of them.
@@ -72,11 +73,11 @@ def _k_major_step(ctx: Context, plan: MmaPlan, view: ViewPlan, swizzle: int) -> 
     step_bytes = _K * 2
     steps_of_panel = swizzle // step_bytes
     if plan.k // _K <= steps_of_panel:
-        return f"k * {step_bytes}"
+        return f"{k} * {step_bytes}"
     panel_bytes = shared_of(ctx, view).rows * swizzle
     if steps_of_panel == 1:
-        return f"k * {panel_bytes}"
-    return f"k / {steps_of_panel} * {panel_bytes} + k % {steps_of_panel} * {step_bytes}"
+        return f"{k} * {panel_bytes}"
+    return f"{k} / {steps_of_panel} * {panel_bytes} + {k} % {steps_of_panel} * {step_bytes}"
 
 
 def _mn_major(ctx: Context, plan: MmaPlan) -> str:

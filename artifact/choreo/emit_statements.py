@@ -179,9 +179,14 @@ def _assigned_in(ctx: Context, bound: syntax.Expr, body: syntax.Block) -> bool:
 
 
 def _if(ctx: Context, node: syntax.If) -> None:
-    _guarded(ctx, f"if ({ctx.text(node.condition)})", node.then)
-    if node.otherwise is not None:
-        _guarded(ctx, "else", node.otherwise)
+    head = f"if ({ctx.text(node.condition)})"
+    if node.otherwise is None:
+        _guarded(ctx, head, node.then)
+        return
+    with ctx.block(head, tail="} else {"):
+        emit_body(ctx, node.then.body)
+    with ctx.block(None):
+        emit_body(ctx, node.otherwise.body)
 
 
 def _assert(ctx: Context, node: syntax.Assert) -> None:

@@ -39,9 +39,10 @@ class Writer:
             self._lines.append("")
 
     @contextmanager
-    def block(self, head: str = "", tail: str = "}") -> Iterator[None]:
-        """``head {`` ... ``}``."""
-        self.line(f"{head} {{" if head else "{")
+    def block(self, head: str | None = "", tail: str = "}") -> Iterator[None]:
+        """``head {`` ... ``}``; a null head goes on after a tail that has opened a block."""
+        if head is not None:
+            self.line(f"{head} {{" if head else "{")
         self._depth += 1
         try:
             yield
