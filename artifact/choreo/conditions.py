@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.lexer import Token, integer
-from artifact.choreo.macros import Expander, Macro, RunawayMacro
+from artifact.choreo.macros import Expander, GaveUp, Macro
 
 
 class Undecided(Exception):
@@ -39,8 +39,8 @@ def holds(tokens: Sequence[Token], macros: Mapping[str, Macro]) -> bool:
     found = Diagnostics("", "")
     try:
         expanded = list(Expander(iter(plain), macros, found))
-    except RunawayMacro:
-        raise Undecided("its macros expand without end") from None
+    except GaveUp:
+        raise Undecided(found.found[0].message) from None
     if found.failed:
         raise Undecided(found.found[0].message)
     try:

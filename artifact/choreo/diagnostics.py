@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -34,8 +35,8 @@ class CompileError(ArtifactError):
         errors = sum(d.severity == "error" for d in diagnostics)
         super().__init__(
             f"{path} does not compile: {errors} error{'s' if errors != 1 else ''}",
-            where=path,
-            details=tuple(render(d, path, text) for d in diagnostics),
+            # each under its own bullet
+            details=tuple(render(d, path, text).replace("\n", "\n  ") for d in diagnostics),
         )
         self.diagnostics = diagnostics
 
@@ -98,20 +99,33 @@ class Diagnostics:
 def render(diagnostic: Diagnostic, path: str, text: str) -> str:
     """``path:line:column: error: message``, the source line, a caret, the rule and the repair."""
     span = diagnostic.span
-    lines = text.splitlines()
-    source = lines[span.line - 1] if 0 < span.line <= len(lines) else ""
-    one_line = span.end_line == span.line
-    width = (span.end_column if one_line else len(source) + 1) - span.column
-    # Tabs stay tabs, so that the caret stands under its column whatever their width.
-    lead = "".join("\t" if c == "\t" else " " for c in source[: span.column - 1])
+    # Not splitlines(): lines are what the lexer, and every editor, counts as lines.
+    lines = text.split("\n")
+    source = lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(lines) else ""
+    last = span.end_column - 1 if span.end_line == span.line else len(source)
+    lead = _shown(source[: span.column - 1])
+    marked = _shown(source[span.column - 1 : last], len(lead))
+    width = max(1, sum(map(_columns, marked)))
     out = [
         f"{path}:{span.line}:{span.column}: {diagnostic.severity}: {diagnostic.message} "
         f"[{diagnostic.code}]",
-        f"  {source}",
-        f"  {lead}^{'~' * (width - 1)}",
+        f"  {_shown(source)}",
+        f"  {' ' * sum(map(_columns, lead))}^{'~' * (width - 1)}",
     ]
     if diagnostic.rule:
         out.append(f"  rule: {diagnostic.rule}")
     if diagnostic.repair:
         out.append(f"  repair: {diagnostic.repair}")
     return "\n".join(out)
+
+
+def _shown(source: str, column: int = 0) -> str:
+    """A piece of a source line that begins at ``column``, its tabs as spaces."""
+    return (" " * column + source).expandtabs(4)[column:]
+
+
+def _columns(character: str) -> int:
+    """How many columns of a terminal a character takes."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

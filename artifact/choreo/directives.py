@@ -52,6 +52,11 @@ class Directives:
         """Whether the lines after the last directive count."""
         return not self._conditions or self._conditions[-1].active
 
+    @property
+    def braces_in_macros(self) -> bool:
+        """Whether C++ text may open or close a brace by a macro."""
+        return any(token.text in "{}" for m in self.macros.values() for token in m.body)
+
     def undecided(self) -> tuple[Span, str] | None:
         """The open condition, if any, that only the C++ preprocessor can decide, and why."""
         for condition in self._conditions:

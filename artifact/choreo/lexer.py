@@ -144,7 +144,7 @@ class Source:
             if kind == "space":
                 continue
             if match.group() == "/" and self.text.startswith("/*", match.start()):
-                yield Token("unknown", "/*", self.span(match.start(), end)), end
+                yield Token("unknown", "/*", self.span(match.start(), match.start() + 2)), end
                 return
             assert kind is not None
             yield Token(kind, match.group(), self.span(match.start(), offset)), offset  # type: ignore[arg-type]  # the groups are named for the kinds

@@ -135,7 +135,7 @@ class Expander:
             self._diagnostics.error(
                 "macro", name.span, f"the arguments of macro {name.text} have no ')'"
             )
-            return None
+            raise GaveUp
         if count == 0 and arguments == [[]]:
             arguments = []
         if macro.variadic and len(arguments) == count - 1:
@@ -189,7 +189,7 @@ class Expander:
             self._diagnostics.error(
                 "macro", span, f"the expansion of macro {origin} is longer than any kernel"
             )
-            raise RunawayMacro
+            raise GaveUp
         self._ahead.extendleft(
             replace(token, span=span, macro=origin, hidden=token.hidden | hidden)
             for token in reversed(made)
@@ -204,5 +204,5 @@ class Expander:
         return done
 
 
-class RunawayMacro(Exception):
+class GaveUp(Exception):
     """An expansion was given up; its diagnostic is there already."""

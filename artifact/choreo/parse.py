@@ -8,7 +8,7 @@ make our tree of lark's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEEPEST = 64
 
 #: Errors reported of one function's syntax.
-MOST_ERRORS = 10
+MOST_ERRORS = 20
 
 _CLASSES = {"name": "NAME", "number": "NUMBER", "string": "STRING", "member": "MEMBER"}
 
@@ -242,6 +242,7 @@ class _Parse:
         self._state.state_stack = list(place.states)
         self._state.value_stack = list(place.values)
         del self._braces[place.braces :]
+        self._blocks[-1] = replace(place, position=end)
         return end
 
     def _report(self, position: int) -> None:

@@ -14,7 +14,7 @@ from typing import Literal
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.directives import Directives
 from artifact.choreo.lexer import Source, Token
-from artifact.choreo.macros import Expander, RunawayMacro
+from artifact.choreo.macros import Expander, GaveUp
 from artifact.choreo.syntax import File, Span, Text
 
 
@@ -139,7 +139,8 @@ class _Splitter:
 
     def _words(self) -> Iterator[int]:
         """Offsets of ``__co__`` and ``__cok__``; goes on after the function made of the former."""
-        offset, line_begins = 0, True
+        offset, line_begins, depth = 0, True, 0
+        function: int | None = None
         while offset < len(self._text):
             match = _CXX.match(self._text, offset)
             assert match is not None  # the last form takes any character
@@ -148,17 +149,32 @@ class _Splitter:
             if kind == "hash" and line_begins:
                 offset = self._directives.evaluate(begin)
             elif kind == "unclosed":
-                self._diagnostics.error(
-                    "unterminated",
-                    self._source.span(begin, begin + 2),
-                    "this comment has no '*/'",
-                )
+                self._no_comment_end(self._source.span(begin, begin + 2))
                 return
             elif kind == "name" and match.group() in ("__co__", "__cok__") and self._compiled():
                 yield begin
                 if match.group() == "__co__":
-                    offset = self._function_end
+                    function, offset = begin, self._function_end
+            elif kind == "other" and match.group() in "{}" and self._directives.active:
+                depth += 1 if match.group() == "{" else -1
+                if depth < 0 and function is not None:
+                    self._stray_brace(begin, function)
+                    function = None
             line_begins = kind == "newline" or (line_begins and kind in ("space", "comment"))
+
+    def _stray_brace(self, offset: int, function: int) -> None:
+        """C++ text closes a brace that it did not open: most likely a function ended too early."""
+        if not self._directives.braces_in_macros:
+            line, _ = self._source.place(function)
+            end, _ = self._source.place(self._function_end)
+            self._diagnostics.error(
+                "unterminated",
+                self._source.span(offset, offset + 1),
+                "this '}' closes nothing",
+                rule=f"the __co__ function of line {line} ended at its matching brace, "
+                f"in line {end}",
+                repair="is a '}' too many, or a '{' missing, in that function?",
+            )
 
     def _compiled(self) -> bool:
         """Whether a ``__co__`` here is compiled; an error where only nvcc could tell."""
@@ -185,6 +201,9 @@ class _Splitter:
         expander = Expander(self._raw(start), self._directives.macros, self._diagnostics)
         try:
             for token in expander:
+                if token.text == "/*":
+                    self._no_comment_end(token.span)
+                    break
                 if token.text in ("__co__", "__cok__") and tokens:
                     self._unfinished(open_braces or tokens[:1], token)
                     break
@@ -199,12 +218,12 @@ class _Splitter:
                     break  # a declaration without a body: the parser says so
             else:
                 self._unfinished(open_braces or tokens[:1], None)
-        except RunawayMacro:
+            if (rest := expander.pending) is not None:
+                self._diagnostics.error(
+                    "macro", rest.span, f"macro {rest.macro} goes on after the end of the function"
+                )
+        except GaveUp:
             self._function_end = len(self._text)
-        if (rest := expander.pending) is not None:
-            self._diagnostics.error(
-                "macro", rest.span, f"macro {rest.macro} goes on after the end of the function"
-            )
         self._directives.end_function()
         return tuple(tokens)
 
@@ -220,6 +239,9 @@ class _Splitter:
             if open_[-1].text == "{"
             else f"{where} before this function has a body",
         )
+
+    def _no_comment_end(self, span: Span) -> None:
+        self._diagnostics.error("unterminated", span, "this comment has no '*/'")
 
     def _raw(self, start: int) -> Iterator[Token]:
         """The active tokens from ``start`` on, directives taken out; moves the function's end."""

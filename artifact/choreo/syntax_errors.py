@@ -8,91 +8,32 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.lexer import RESERVED, TYPES, Token
 from artifact.choreo.syntax import Span
 
-# Sets of words that mean one thing to a reader, the largest first.
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# What means one thing to a reader, the largest first: its name, words that are there together only
+# where all of it can stand, and all of it.
 _GROUPS = (
-    ("a statement", frozenset({"parallel", "foreach", "wait", "trigger", "call"})),
-    ("an expression", frozenset(("NUMBER", "true", "inf", "("))),
-    ("an operator", frozenset({"*", "/", "%", "<<", "&&", "=="})),
+    (
+        "a statement",
+        _words("parallel foreach wait trigger call"),
+        _words("parallel inthreads foreach apply while if break continue return wait trigger call")
+        | _words("frag global shared local event mutable dma tma mma NAME INCREMENT ; { ["),
+    ),
+    (
+        "an expression",
+        _words("NUMBER true inf ("),
+        _words("NUMBER STRING NAME INCREMENT true false inf _ # | ( __to - + ! ~"),
+    ),
+    ("an operation (dma, tma, mma)", _words("dma tma mma"), _words("dma tma mma")),
+    (
+        "an operator",
+        _words("* / % << && =="),
+        _words("? || && | ^ & == != < > <= >= << >> + - * / % # INCREMENT MEMBER :: [ ("),
+    ),
 )
-_OF_GROUP = {
-    "a statement": frozenset(
-        {
-            "parallel",
-            "inthreads",
-            "foreach",
-            "apply",
-            "while",
-            "if",
-            "break",
-            "continue",
-            "return",
-            "wait",
-            "trigger",
-            "call",
-            "frag",
-            "global",
-            "shared",
-            "local",
-            "event",
-            "mutable",
-            "dma",
-            "tma",
-            "mma",
-            "NAME",
-            "INCREMENT",
-            ";",
-            "{",
-            "[",
-        }
-    ),
-    "an expression": frozenset(
-        {
-            "NUMBER",
-            "STRING",
-            "NAME",
-            "INCREMENT",
-            "true",
-            "false",
-            "inf",
-            "_",
-            "#",
-            "|",
-            "(",
-            "__to",
-            "-",
-            "+",
-            "!",
-            "~",
-        }
-    ),
-    "an operator": frozenset(
-        {
-            "?",
-            "||",
-            "&&",
-            "|",
-            "^",
-            "&",
-            "==",
-            "!=",
-            "<",
-            ">",
-            "<=",
-            ">=",
-            "<<",
-            ">>",
-            "+",
-            "-",
-            "*",
-            "/",
-            "%",
-            "#",
-            "INCREMENT",
-            "MEMBER",
-            "::",
-        }
-    ),
-}
 _CLASSES = {
     "NAME": "a name",
     "NUMBER": "a number",
@@ -163,6 +104,14 @@ def report(
             "casts as in C are not in the language",
             repair=f"write __to<{name}>(..)",
         )
+    elif token.text == ";" and acceptable == {"="} and before is not None:
+        diagnostics.error(
+            "syntax",
+            before.span,
+            f"'{before.text}' has no value",
+            rule="a scalar gets its value where it is declared",
+            repair=f"write {before.text} = ..; mutable where it changes later",
+        )
     elif before is not None and ";" in acceptable and _new_line(before, token):
         after = before.span
         diagnostics.error(
@@ -171,9 +120,7 @@ def report(
             f"a ';' is missing after '{before.text}'" + _from(before),
         )
     else:
-        diagnostics.error(
-            "syntax", token.span, f"{found} cannot stand here", rule=_expected(acceptable)
-        )
+        diagnostics.error("syntax", token.span, f"{found} cannot stand here{_expected(acceptable)}")
 
 
 def statement_end(tokens: Sequence[Token], begin: int, position: int) -> int | None:
@@ -250,19 +197,17 @@ def _new_line(before: Token, token: Token) -> bool:
     return token.span.line > before.span.end_line or token.text == "}"
 
 
-def _expected(acceptable: Set[str]) -> str | None:
-    """``expected: ..`` in people's words; null where that would name too much to help."""
+def _expected(acceptable: Set[str]) -> str:
+    """``: expected ..`` in people's words."""
     left, words = set(acceptable), []
-    for name, signs in _GROUPS:
+    for name, signs, members in _GROUPS:
         if signs <= left:
             words.append(name)
-            left -= _OF_GROUP[name]
-    rest = sorted(left - {"$END"})
-    words += [_CLASSES.get(word, f"'{word}'") for word in rest]
+            left -= members
+    words += [_CLASSES.get(word, f"'{word}'") for word in sorted(left - {"$END"})]
     if not words:
-        return None
+        return ""
     if len(words) > 6:
-        words = [*words[:6], ".."]
-    if len(words) == 1:
-        return f"expected {words[0]}"
-    return f"expected {', '.join(words[:-1])} or {words[-1]}"
+        words = [*words[:6], "others"]
+    alternatives = f"{', '.join(words[:-1])} or {words[-1]}" if words[1:] else words[0]
+    return f": expected {alternatives}"

@@ -12,6 +12,19 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.lexer import TYPES, integer, real
 from artifact.choreo.syntax import Span
 
+_OF_C = {
+    name: f"write {type_}"
+    for type_, names in {
+        "u32": ("unsigned", "uint32_t", "uint"),
+        "s32": ("int32_t", "signed", "short"),
+        "u64": ("uint64_t", "size_t"),
+        "s64": ("int64_t", "long"),
+        "bf16": ("bfloat16", "__nv_bfloat16"),
+        "f16": ("__half",),
+    }.items()
+    for name in names
+}
+
 #: One of lark's trees or tokens, whose types say nothing that the grammar does not.
 Parsed: TypeAlias = Any
 
@@ -161,7 +174,7 @@ class Expressions:
                 "type-name",
                 span_of(token),
                 f"'{token}' is no type",
-                repair=_likely(str(token), TYPES),
+                repair=_OF_C.get(str(token)) or _likely(str(token), TYPES),
             )
         return str(token)
 

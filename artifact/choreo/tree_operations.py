@@ -7,8 +7,15 @@ from typing import Literal
 
 from artifact.choreo import syntax
 from artifact.choreo.lexer import ELEMENT_TYPES
+from artifact.choreo.print_expressions import print_expression
 from artifact.choreo.syntax import Span
-from artifact.choreo.tree_expressions import Expressions, Parsed, between, span_of
+from artifact.choreo.tree_expressions import (
+    Expressions,
+    Malformed,
+    Parsed,
+    between,
+    span_of,
+)
 
 _TRANSFER_ORDER = "an operation, .async, .evict_first or .evict_last, .swiz<32|64|128>"
 
@@ -69,7 +76,7 @@ class Operations(Expressions):
         for modifier in parts.modifiers[1:]:
             if modifier.name == ".async":
                 if modifier.argument is not None:
-                    self._inline_event(parts, modifier)
+                    raise self._inline_event(parts, modifier)
                 if is_async or evict or swizzle:
                     self._order(modifier)
                 is_async = True
@@ -133,16 +140,19 @@ class Operations(Expressions):
                 repair="write dma.copy, tma.load or tma.copy",
             )
         if first.argument is not None:
-            self._inline_event(parts, first)
+            raise self._inline_event(parts, first)
 
-    def _inline_event(self, parts: _Operation, modifier: _Modifier) -> None:
+    def _inline_event(self, parts: _Operation, modifier: _Modifier) -> Malformed:
         name = "load" if parts.result is None else str(parts.result)
-        raise self.fail(
+        event = "event"
+        if modifier.argument is not None:
+            event = print_expression(self.expr(modifier.argument))
+        return self.fail(
             "old-form",
             modifier.span,
             "an event cannot be named inside a transfer",
             rule="the completion of an asynchronous load is handed to an event by trigger .. after",
-            repair=f"write {name} = tma.load.async .. => ..; trigger event after {name};",
+            repair=f"write {name} = tma.load.async .. => ..; trigger {event} after {name};",
         )
 
     def _evict(
