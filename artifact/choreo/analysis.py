@@ -8,13 +8,19 @@ Where its errors leave no ground for the next one, a function's analysis ends th
 from __future__ import annotations
 
 from artifact.choreo import syntax
+from artifact.choreo.definitions import check_definitions
 from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.event_rules import check_rules
+from artifact.choreo.event_targets import check_targets
 from artifact.choreo.events import gather, plan_events
 from artifact.choreo.fragments import plan_fragments
 from artifact.choreo.futures import plan_futures
+from artifact.choreo.hazards import check_hazards
 from artifact.choreo.levels import plan_levels
+from artifact.choreo.liveness import check_liveness
 from artifact.choreo.mma import plan_mmas
 from artifact.choreo.names import resolve
+from artifact.choreo.resources import check_resources
 from artifact.choreo.scalars import check
 from artifact.choreo.shared import place_buffers
 from artifact.choreo.tables import Tables
@@ -65,7 +71,11 @@ def _run(tables: Tables, diagnostics: Diagnostics) -> None:
     plan_mmas(tables, diagnostics, values, places)
     plan_futures(tables, diagnostics)
     found = gather(tables, diagnostics, values, places)
-    if diagnostics.failed:
-        return
+    check_targets(tables, diagnostics, found, places)
+    check_rules(tables, diagnostics, found, places)
+    check_liveness(tables, diagnostics, found, places)
+    check_definitions(tables, diagnostics)
     plan_events(tables, diagnostics, found, places)
     plan_transfers(tables, diagnostics, values, places)
+    check_hazards(tables, diagnostics, found, places)
+    check_resources(tables, diagnostics, values, places)

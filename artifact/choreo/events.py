@@ -8,7 +8,7 @@ Rules (co-language.md, 8.1 to 8.4):
   completed by the bytes of the loads.
 * ``named``: a hardware barrier, for a ready event of one slot whose triggering and waiting threads
   are disjoint sets of whole warps, if wait and trigger strictly alternate [R] and an id of 14 down
-  to 8 is free. See :mod:`artifact.choreo.event_rules` for the alternation.
+  to 8 is free.
 * ``arrivals``: otherwise; every triggering thread arrives once a generation, or every warp where
   the triggers are the work of whole warps.
 * ``event<N>`` says the count itself; a warning says where it differs from the threads.

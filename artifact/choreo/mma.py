@@ -284,7 +284,7 @@ class _Mmas:
             )
             return
         divergent = self.values.divergent(self.places, stmt, mask)
-        if divergent is not None and not isinstance(divergent, syntax.Foreach):
+        if divergent is not None:
             self._divergent(stmt, divergent, mask)
 
     def _divergent(self, stmt: syntax.Stmt, divergent: syntax.Stmt, mask: int) -> None:

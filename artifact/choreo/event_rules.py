@@ -1,0 +1,201 @@
+"""Who triggers an event, and when: what makes counts and generations right.
+
+Rules (co-language.md, 8.3; worklog, step 2):
+
+* An event that somebody waits for is triggered; one that nobody waits for is a warning.
+* An event that a load completes is not triggered plainly too: its count is the one arrival of
+  the load.
+* A ready event's first generation is complete. It is not triggered by hand as well: a plain
+  trigger of it comes after the triggering threads have waited for something.
+* Each triggering thread arrives exactly once a generation [R]: two triggers of one order by the
+  same threads count twice, and triggers by sets of threads that overlap without being equal
+  give a generation no one count.
+"""
+
+from __future__ import annotations
+
+from artifact.choreo import syntax
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.events import Use, Uses
+from artifact.choreo.names import bound_of
+from artifact.choreo.tables import Symbol, Tables
+from artifact.choreo.traverse import Places, statements
+
+
+def check_rules(
+    tables: Tables, diagnostics: Diagnostics, found: dict[Symbol, Uses], places: Places
+) -> None:
+    """Check every event."""
+    rules = _Rules(tables, diagnostics, found, places)
+    for uses in found.values():
+        rules.partners(uses)
+        if uses.after:
+            rules.plain_on_fill(uses)
+        elif uses.ready:
+            rules.seeds(uses)
+        rules.twice(uses)
+        rules.one_count(uses)
+
+
+class _Rules:
+    def __init__(
+        self,
+        tables: Tables,
+        diagnostics: Diagnostics,
+        found: dict[Symbol, Uses],
+        places: Places,
+    ) -> None:
+        self.tables = tables
+        self.diagnostics = diagnostics
+        self.found = found
+        self.places = places
+
+    def partners(self, uses: Uses) -> None:
+        """Waits and triggers come together."""
+        name = uses.event.name
+        if uses.waits and not uses.plain and not uses.after:
+            self.diagnostics.error(
+                "never-triggered",
+                uses.waits[0].target,
+                f"nobody triggers {name}: this waits forever",
+                rule="an event that somebody waits for is triggered by somebody",
+                repair=f"trigger {name} where what it stands for is done",
+            )
+        elif not uses.waits and (uses.plain or uses.after):
+            self.diagnostics.add(
+                "warning",
+                "never-waited",
+                uses.event.node,
+                f"nobody waits for {name}",
+                rule="an event hands something over to those who wait for it",
+                repair="wait for it, or drop it",
+            )
+
+    def plain_on_fill(self, uses: Uses) -> None:
+        """A load's event counts the load alone."""
+        for use in uses.plain:
+            self.diagnostics.error(
+                "plain-on-fill",
+                use.target,
+                f"{uses.event.name} is completed by the load of line "
+                f"{uses.after[0].stmt.span.line}; this arrival is one too many",
+                rule="an event is completed by loads or by arrivals, not by both",
+                repair="use an event of its own for what is meant here",
+            )
+
+    # Seeds -------------------------------------------------------------------------------------
+
+    def seeds(self, uses: Uses) -> None:
+        """A plain trigger that hands nothing back is a seed; the event is ready already."""
+        for use in uses.plain:
+            if not self._waited_before(uses, use) or self._slot_by_slot(uses, use):
+                self.diagnostics.error(
+                    "seeded-twice",
+                    use.target,
+                    f"{uses.event.name} is ready at first, and seeded by hand here",
+                    rule="'= ready' completes the first generation of every slot",
+                    repair=f"drop this trigger, or drop '= ready' of {uses.event.name}",
+                )
+
+    def _waited_before(self, uses: Uses, use: Use) -> bool:
+        """Whether these threads have waited for anything but the event itself before."""
+        for before in self.places.before(use.stmt):
+            for node in syntax.walk(before):
+                if (
+                    isinstance(node, syntax.Wait)
+                    and use.mask & (self.tables.threads[node] or 0)
+                    and any(self.tables.uses[t.name] is not uses.event for t in node.targets)
+                ):
+                    return True
+        return False
+
+    def _slot_by_slot(self, uses: Uses, use: Use) -> bool:
+        """Whether it runs through the slots: all at once, or in a loop that waits for nothing."""
+        if uses.scalar:
+            return False
+        order = use.target.order
+        if order is None:
+            return uses.slots > 1 and use.target.index is None
+        symbol = self.tables.uses.get(order)
+        if symbol is None or not isinstance(symbol.node, syntax.Foreach):
+            return False
+        waits = any(isinstance(s, syntax.Wait) for s in statements(symbol.node.body))
+        return self.tables.constants.get(bound_of(symbol)) == uses.slots and not waits
+
+    # Counts ------------------------------------------------------------------------------------
+
+    def twice(self, uses: Uses) -> None:
+        """Two triggers of one generation by the same threads."""
+        every = uses.plain + uses.after
+        for number, first in enumerate(every):
+            for second in every[number + 1 :]:
+                if first.mask & second.mask and self._same_generation(uses, first, second):
+                    self.diagnostics.error(
+                        "double-trigger",
+                        second.target,
+                        f"{uses.event.name} is triggered by the same threads in line "
+                        f"{first.stmt.span.line}, for the same generation",
+                        rule="each thread, or each load, arrives exactly once a generation",
+                        repair="drop one trigger; several loads are joined: "
+                        f"'trigger {uses.event.name} after f, g;'",
+                    )
+
+    def _same_generation(self, uses: Uses, first: Use, second: Use) -> bool:
+        """Whether nothing lies between two triggers that could begin a new generation."""
+        if not _same_slot(first.target, second.target):
+            return False
+        if first.stmt is second.stmt:
+            return True
+        places = self.places
+        if places.block(first.stmt) is not places.block(second.stmt):
+            return False
+        early, late = sorted((first.stmt, second.stmt), key=places.index)
+        between = places.block(early).body[places.index(early) : places.index(late)]
+        for stmt in between:
+            for node in syntax.walk(stmt):
+                if isinstance(node, syntax.Increment | syntax.Assign) and self._counts(
+                    node, first.target
+                ):
+                    return False
+                # Who waits for this event may answer by another one: then time has passed.
+                if isinstance(node, syntax.Wait) and any(
+                    self._answers(target, uses) for target in node.targets
+                ):
+                    return False
+        return True
+
+    def _counts(self, node: syntax.Increment | syntax.Assign, target: syntax.Target) -> bool:
+        name = node.name if isinstance(node, syntax.Increment) else node.target
+        changed = self.tables.uses.get(name)
+        expr = target.order if target.order is not None else target.index
+        if changed is None or expr is None:
+            return False
+        return any(self.tables.uses.get(n) is changed for n in syntax.walk(expr))
+
+    def _answers(self, target: syntax.Target, uses: Uses) -> bool:
+        other = self.found.get(self.tables.uses[target.name])
+        return other is not None and bool(other.triggering & uses.waiting)
+
+    def one_count(self, uses: Uses) -> None:
+        """Plain triggers are by equal or by disjoint sets of threads."""
+        if uses.after:
+            return
+        for number, first in enumerate(uses.plain):
+            for second in uses.plain[number + 1 :]:
+                if first.mask != second.mask and first.mask & second.mask:
+                    self.diagnostics.error(
+                        "arrival-mismatch",
+                        second.target,
+                        f"{second.mask.bit_count()} threads trigger {uses.event.name} here, "
+                        f"{first.mask.bit_count()} in line {first.stmt.span.line}",
+                        rule="every generation of an event is completed by the same threads",
+                        repair="trigger it by one role everywhere; initial slots by '= ready'",
+                    )
+
+
+def _same_slot(first: syntax.Target, second: syntax.Target) -> bool:
+    """Whether two targets name the same order or slot by the same text."""
+    one, two = (
+        t.order.name if isinstance(t.order, syntax.Increment) else t.order for t in (first, second)
+    )
+    return syntax.same(one, two) and syntax.same(first.index, second.index)

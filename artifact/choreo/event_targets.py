@@ -1,0 +1,182 @@
+"""What a wait or a trigger names: a scalar event, an order of a ring, a slot.
+
+Rules (co-language.md, 8.2):
+
+* ``.at(order)`` belongs to an array of events; a scalar event is named as it is. A wait for an
+  array names an order; a trigger without one arrives at every slot, with ``[i]`` at slot i.
+* A wait for ``e[i]`` has no generation [R]: ``.at(order)`` is the form.
+* An order counts generations: slot ``order % N``, generation ``order / N``. An order that is
+  reduced modulo anything but a multiple of 2N has lost its generation [R].
+* An order goes on counting as long as the event lives: an order that begins again in each pass
+  of a loop meets old generations.
+"""
+
+from __future__ import annotations
+
+from artifact.choreo import syntax
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.events import Use, Uses
+from artifact.choreo.names import bound_of
+from artifact.choreo.tables import Symbol, Tables
+from artifact.choreo.traverse import Places
+
+
+def check_targets(
+    tables: Tables, diagnostics: Diagnostics, found: dict[Symbol, Uses], places: Places
+) -> None:
+    """Check every target of every event."""
+    targets = _Targets(tables, diagnostics, places)
+    for uses in found.values():
+        targets.declaration(uses)
+        for use in uses.waits:
+            targets.wait(uses, use)
+        for use in uses.plain + uses.after:
+            targets.trigger(uses, use)
+
+
+class _Targets:
+    def __init__(self, tables: Tables, diagnostics: Diagnostics, places: Places) -> None:
+        self.tables = tables
+        self.diagnostics = diagnostics
+        self.places = places
+
+    def declaration(self, uses: Uses) -> None:
+        """An event lives as long as the block, so it is not declared in a loop."""
+        node = uses.event.node
+        if isinstance(node, syntax.EventDecl) and any(self.places.loops(node)):
+            self.diagnostics.error(
+                "event-in-loop",
+                node,
+                f"{uses.event.name} is declared in a loop",
+                rule="a barrier is initialised once, before any role starts, and lives on",
+                repair="declare it before the loop",
+            )
+
+    def wait(self, uses: Uses, use: Use) -> None:
+        """A wait names a scalar event or an order."""
+        name = uses.event.name
+        if use.target.index is not None:
+            self.diagnostics.error(
+                "physical-index",
+                use.target,
+                f"{name}[..] names a slot, which has no generation to wait for",
+                rule="an event is waited for by its logical order, which gives slot and generation",
+                repair=f"wait {name}.at(order);" if not uses.scalar else f"wait {name};",
+            )
+        elif use.target.order is None and uses.slots > 1:
+            self.diagnostics.error(
+                "order-needed",
+                use.target,
+                f"{name} has {uses.slots} slots, and no order is named",
+                rule="a wait for an array of events names an order",
+                repair=f"wait {name}.at(order);",
+            )
+        else:
+            self._order(uses, use)
+
+    def trigger(self, uses: Uses, use: Use) -> None:
+        """A trigger names a scalar event, an order, a slot, or every slot."""
+        index = use.target.index
+        if index is not None:
+            value = self.tables.constants.get(index)
+            # e[N] of an array of N names the whole array, as its declaration does.
+            if uses.scalar or (isinstance(value, int) and not 0 <= value <= uses.slots):
+                self.diagnostics.error(
+                    "slot-range",
+                    use.target,
+                    f"{uses.event.name} has no such slot",
+                    rule="e[i] is slot i of an array of events",
+                    repair=f"use a slot below {uses.slots}, or .at(order)",
+                )
+            return
+        if use.target.order is None and uses.slots > 1 and use in uses.after:
+            self.diagnostics.error(
+                "order-needed",
+                use.target,
+                f"{uses.event.name} has {uses.slots} slots, and a load completes one of them",
+                rule="a load completes the generation of one order",
+                repair=f"trigger {uses.event.name}.at(order) after ..",
+            )
+            return
+        self._order(uses, use)
+
+    # Orders ------------------------------------------------------------------------------------
+
+    def _order(self, uses: Uses, use: Use) -> None:
+        order = use.target.order
+        if order is None:
+            return
+        if uses.scalar:
+            self.diagnostics.error(
+                "at-on-scalar",
+                use.target,
+                f"{uses.event.name} is a scalar event and has no orders",
+                rule=".at(order) belongs to an array of events",
+                repair=f"name it {uses.event.name}, or declare {uses.event.name}[slots]",
+            )
+            return
+        expr = order.name if isinstance(order, syntax.Increment) else order
+        modulus = self._modulus(expr)
+        if modulus is not None and modulus % (2 * uses.slots):
+            self.diagnostics.error(
+                "slot-as-order",
+                order,
+                f"this order is reduced modulo {modulus}: its generation is lost",
+                rule=f"an order counts on: slot order % {uses.slots}, generation order / "
+                f"{uses.slots}; only data is indexed by the slot",
+                repair=f"{uses.event.name}.at(order) with the order that was reduced",
+            )
+            return
+        self._restarts(uses, use, expr)
+
+    def _value(self, expr: syntax.Expr) -> syntax.Expr:
+        """What an immutable scalar stands for."""
+        while isinstance(expr, syntax.Name):
+            symbol = self.tables.uses.get(expr)
+            if symbol is None or symbol.kind != "scalar":
+                break
+            node = symbol.node
+            if not isinstance(node, syntax.ScalarDecl | syntax.Assign):
+                break
+            expr = node.value
+        return expr
+
+    def _modulus(self, expr: syntax.Expr) -> int | None:
+        """The constant that an expression is reduced by, last of all."""
+        value = self._value(expr)
+        if isinstance(value, syntax.Convert):
+            return self._modulus(value.operand)
+        if isinstance(value, syntax.Binary) and value.op in ("%", "&"):
+            right = self.tables.constants.get(value.right)
+            if isinstance(right, int):
+                return right if value.op == "%" else right + 1
+        return None
+
+    def _restarts(self, uses: Uses, use: Use, expr: syntax.Expr) -> None:
+        """An order that counts from a constant again in every pass of a loop."""
+        value = self._value(expr)
+        symbol = self.tables.uses.get(value) if isinstance(value, syntax.Name) else None
+        if symbol is None:
+            return
+        loop: syntax.Stmt | None = None
+        node = symbol.node
+        if isinstance(node, syntax.Foreach):
+            loop = next(self.places.loops(node), None)
+            bound = self.tables.constants.get(bound_of(symbol))
+            if isinstance(bound, int) and bound % (2 * uses.slots) == 0:
+                return
+        elif (
+            isinstance(node, syntax.ScalarDecl)
+            and symbol.kind == "mutable"
+            and self.tables.constants.get(node.value) is not None
+        ):
+            loop = next(self.places.loops(node), None)
+        if loop is not None:
+            self.diagnostics.error(
+                "order-restarts",
+                use.target.order or use.target,
+                f"{symbol.name} begins again in each pass of the loop of line {loop.span.line}",
+                rule="the order of an event counts on for as long as the event lives",
+                repair=f"declare 'mutable u32 order = 0;' before that loop and count {symbol.name} "
+                "on in it",
+            )
