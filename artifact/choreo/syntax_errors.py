@@ -108,7 +108,7 @@ def report(
         diagnostics.error(
             "syntax",
             before.span,
-            f"'{before.text}' has no value",
+            f"'{before.text}'{_from(before)} has no value",
             rule="a scalar gets its value where it is declared",
             repair=f"write {before.text} = ..; mutable where it changes later",
         )
