@@ -6,7 +6,7 @@ finds the record of a build of exactly these bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -115,7 +115,11 @@ def recorded(
         digests = {path: digest_of(root, path) for path in named}
         problems = [
             *record.input_differences(unit, build, digests),
-            *_unpinned(build.headers, {path: pin.blake3 for path, pin in pins.items()}),
+            *(
+                f"{path} is not the one that the lock pins"
+                for path, digest in build.headers.items()
+                if digests[path] == digest and (path not in pins or pins[path].blake3 != digest)
+            ),
             *record.made_differences(root, unit, build),
         ]
         if problems:
@@ -134,12 +138,6 @@ def recorded(
     paths = [p for unit in units for p in (unit.kernel.source, unit.kernel.generated)]
     facts = BuildFacts(toolkit=None, kernels=tuple(kernels))
     return facts, changed_files(root, lock, paths)
-
-
-def _unpinned(headers: Mapping[str, str], pins: Mapping[str, str]) -> Iterable[str]:
-    for path, digest in headers.items():
-        if pins.get(path) != digest:
-            yield f"{path} is not the one that the lock pins"
 
 
 def require_executable(root: Path, unit: Unit, sha256: str) -> None:
