@@ -53,8 +53,39 @@ def first_document(plan: Plan, run_id: str, moment: datetime, scrub: Scrubber) -
         metric=Metric(**manifest.metric.model_dump()),
         gates=manifest.gates,
         statistics=manifest.statistics,
-        headings=Headings(**manifest.report.model_dump(exclude={"suffix"})),
+        headings=Headings(
+            **manifest.report.model_dump(exclude={"suffix"}),
+            anchor=next(
+                (b.title for b in manifest.backends_of(plan.workload.name) if b.anchor), None
+            ),
+        ),
+        notes=notes(plan),
     )
+
+
+def notes(plan: Plan) -> tuple[str, ...]:
+    """What limits the times of a run: what the runner does, then what the manifest declares."""
+    protocol, said = plan.protocol, []
+    if protocol.order == "paper":
+        said.append(
+            "The implementations were measured one after the other: the machine may have moved "
+            "between them, which the two passes of the anchor show where there are two."
+        )
+    else:
+        said.append(
+            "The implementations took turns in random order, a window each: a window begins "
+            "in the state in which the implementation before it left the machine."
+        )
+    if plan.gpu is not None:
+        said.append("The clocks of the GPU were not locked; they are recorded for each window.")
+        if protocol.max_temperature_c is not None:
+            said.append(
+                f"Before each implementation's turn the GPU had at most "
+                f"{protocol.max_temperature_c:g} C. It gets warmer while it is measured: that "
+                "is no constant temperature."
+            )
+    backends = [backend.name for backend in plan.backends]
+    return (*said, *plan.manifest.caveats_of(plan.workload.name, backends))
 
 
 def written_command(command: Sequence[str], scrub: Scrubber) -> tuple[str, ...]:

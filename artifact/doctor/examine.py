@@ -90,23 +90,10 @@ def examine(options: Options, root: Path, manifest: Manifest, nvml: Any = None) 
         UsageError: for a workload that the manifest does not have, or an interpreter's
             option that no environment takes.
     """
-    workload = _workload(options, manifest)
+    workload = manifest.chosen_workload(options.workload)
     interpreters = resolve(options.interpreters, options.named, manifest.environments)
     subject = Subject(root, manifest, workload, options, dict(os.environ), interpreters)
     return Diagnosis(subject, tuple(_checks(subject, nvml)))
-
-
-def _workload(options: Options, manifest: Manifest) -> Workload:
-    name = options.workload or manifest.default_workload
-    workload = manifest.workload(name)
-    if workload is None:
-        raise UsageError(
-            "the manifest has no such workload",
-            where=f"--workload {name}",
-            expected=f"one of: {', '.join(w.name for w in manifest.workloads)}",
-            found=name,
-        )
-    return workload
 
 
 def _checks(subject: Subject, nvml: Any) -> Iterator[Check]:

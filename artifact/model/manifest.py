@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from artifact.errors import UsageError
 from artifact.model import formula
 from artifact.model.backend import Backend, BuildRules, Dependency, Environment, Kernel
 from artifact.model.base import Model, Name, RelPath, RunName, Text, UtcTime
@@ -157,6 +158,15 @@ class ReportRules(Model):
     """The end of every run folder's name, such as ``bf16``: ``<UTC>-<device>-<suffix>``."""
 
 
+class Caveat(Model):
+    """What whoever reads the figures of a workload has to know about them."""
+
+    workloads: Annotated[tuple[Name, ...], Field(min_length=1)]
+    backends: tuple[Name, ...] = ()
+    """It is about these, and stands in runs that have one of them; none: in every run."""
+    text: Text
+
+
 class Manifest(Model):
     """manifests/artifact.toml as a whole."""
 
@@ -177,6 +187,8 @@ class Manifest(Model):
     environments: tuple[Environment, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     build: BuildRules = BuildRules()
+    caveats: tuple[Caveat, ...] = ()
+    """Written into results.json of each run that they are about, and shown on its pages."""
     dependencies: tuple[Dependency, ...] = ()
     downloads: dict[Name, RelPath] = {}
     """Single files that ``pack --individual`` writes beside the archive."""
@@ -191,6 +203,32 @@ class Manifest(Model):
     def workload(self, name: str) -> Workload | None:
         """The workload called ``name``."""
         return next((w for w in self.workloads if w.name == name), None)
+
+    def chosen_workload(self, name: str | None) -> Workload:
+        """The workload that ``--workload`` names; the default one for None.
+
+        Raises:
+            UsageError: where there is none of that name; it lists those that there are.
+        """
+        wanted = self.default_workload if name is None else name
+        workload = self.workload(wanted)
+        if workload is None:
+            raise UsageError(
+                "the manifest has no such workload",
+                where=f"--workload {wanted}",
+                expected=f"one of: {', '.join(w.name for w in self.workloads)}",
+                found=wanted,
+            )
+        return workload
+
+    def caveats_of(self, workload: str, backends: Iterable[str]) -> tuple[str, ...]:
+        """What is to be known about a run of ``backends``, in the order of the manifest."""
+        running = set(backends)
+        return tuple(
+            c.text
+            for c in self.caveats
+            if workload in c.workloads and (not c.backends or running & set(c.backends))
+        )
 
     def protocol(self, name: str) -> Protocol | None:
         """The protocol called ``name``."""
@@ -248,6 +286,11 @@ def _problems(manifest: Manifest) -> Iterable[str]:
             yield f"workloads[{i}]: more than one anchor: {', '.join(anchors)}"
         for j, shape in enumerate(workload.shapes):
             yield from _shape_problems(manifest, f"workloads[{i}].shapes[{j}]", shape.dims)
+    for i, caveat in enumerate(manifest.caveats):
+        for j, name in enumerate(caveat.workloads):
+            yield from unknown(f"caveats[{i}].workloads[{j}]", name, "workloads")
+        for j, name in enumerate(caveat.backends):
+            yield from unknown(f"caveats[{i}].backends[{j}]", name, "backends")
     for i, backend in enumerate(manifest.backends):
         for j, name in enumerate(backend.workloads):
             yield from unknown(f"backends[{i}].workloads[{j}]", name, "workloads")

@@ -307,6 +307,8 @@ class Headings(Model):
     title: Text
     caption: str = ""
     axis: Text
+    anchor: Text | None = None
+    """The title of what ratios of this workload are taken to, also where it was not in the run."""
 
 
 class RunResults(Model):

@@ -57,7 +57,7 @@ def _lines(results: RunResults) -> Iterator[str]:
     if marks:
         yield f"**{' · '.join(marks)}**"
         yield ""
-    for explanation in facts.explained(results):
+    for explanation in (*facts.explained(results), *facts.notes(results)):
         yield f"> {escape(explanation)}"
         yield ""
     yield f"{escape(results.workload.title)}, on {escape(results.device.name)}."

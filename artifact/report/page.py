@@ -77,6 +77,7 @@ def _context(results: RunResults, earlier: Mapping[str, bytes]) -> dict[str, Any
             for shown, folded in [(_pick(every, open_), _pick(every, folded_))]
             if shown or folded
         ],
+        "limits": [*facts.notes(results), *filter(None, [facts.spread(results)])],
         "checks": facts.checks(results),
         "files": list(earlier),
     }

@@ -24,7 +24,7 @@ from artifact.model.provenance import (
     Subject,
 )
 from artifact.model.results import RunResults
-from artifact.report import facts
+from artifact.report import evidence
 from artifact.report.base import Report
 
 #: What kind of process made the subjects: a run of this tool, or figures published earlier.
@@ -126,7 +126,7 @@ def _dependencies(results: RunResults) -> Iterator[ResourceDescriptor]:
         yield ResourceDescriptor(
             name=path, digest={"blake3": digest}, annotations={"backends": " ".join(names)}
         )
-    for (shape, tensor, digest), names in facts.tensors(results).items():
+    for (shape, tensor, digest), names in evidence.tensors(results).items():
         yield ResourceDescriptor(
             name=f"inputs/{shape}/{tensor}",
             digest={"sha256": digest},

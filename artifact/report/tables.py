@@ -168,15 +168,26 @@ def ratios(results: RunResults) -> Table | None:
         between = "" if row.low is None or row.high is None else f" {interval(row)}"
         return Cell(f"{words.ratio(row.ratio)}{between} {row.verdict}", _TONES.get(row.verdict, ""))
 
-    anchor = results.anchor
-    if anchor is None:
-        return None
+    anchor, expected = results.anchor, results.headings.anchor
     columns = shapes(results)
     compared = {backend for backend, _ in found}
+    said: tuple[str, ...]
+    if anchor is not None:
+        title = titles(results)[anchor]
+        said = (
+            _RATIO[results.protocol.order],
+            "Above 1 is faster than the anchor. In brackets the interval, where there are "
+            "samples enough for one.",
+        )
+    elif expected is not None:
+        title = f"{visible(expected)}, which was not in this run"
+        said = (f"Without {visible(expected)} there is no ratio to it, and no verdict.",)
+    else:
+        return None
     return table(
         results,
         "ratios",
-        f"Speed relative to {titles(results)[anchor]}",
+        f"Speed relative to {title}",
         ("Implementation", *columns.values()),
         "l" + "r" * len(columns),
         (
@@ -184,9 +195,7 @@ def ratios(results: RunResults) -> Table | None:
             for name, label in _labelled(results).items()
             if name in compared
         ),
-        _RATIO[results.protocol.order],
-        "Above 1 is faster than the anchor. In brackets the interval, where there are samples "
-        "enough for one.",
+        *said,
         _note(results),
     )
 

@@ -112,6 +112,17 @@ def test_all_of_them_are_asked_at_once(
     assert calls == [[link]]
 
 
+def test_native_backends_need_no_interpreter(fake_nvml: Any, gpu_card: Any) -> None:
+    root = Path(__file__).resolve().parents[2]
+    manifest = load_manifest(root)
+    native = tuple(b.name for b in manifest.backends if b.kind == "native")
+    assert native
+    nvml = fake_nvml(gpu_card(name="NVIDIA H200", cores=132 * 128))
+    made = make_plan(Options(backends=native), root, manifest, nvml)
+    assert choose(made) == {}
+    assert inspect_all(made, (), Scrubber()) == ()
+
+
 def other(root: Path) -> Environment:
     return load_manifest(root).environments[0]
 

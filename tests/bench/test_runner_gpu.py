@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from artifact.errors import (
 )
 from artifact.integrity.documents import load_manifest
 from artifact.model.load import check_schema
+from artifact.report.text import summary_table
 
 Make = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("no_watch_left")
@@ -173,6 +175,29 @@ def test_a_complete_run_holds_the_cards_facts(root: Path, fake_nvml: Make, gpu_c
     for path in outcome.folder.rglob("*"):
         assert path.is_dir() or b"GPU-aaaa" not in path.read_bytes(), path
     assert results.tool.command == ("artifact", "run", "--gpu", "$GPU", "--gpu=$GPU")
+
+
+def test_a_complete_run_without_the_anchor_says_so(
+    root: Path, fake_nvml: Make, gpu_card: Make
+) -> None:
+    outcome = run(root, fake_nvml(gpu_card()), backends=("psi",))
+    assert verify_run(outcome.folder).findings == ()
+    assert outcome.results.anchor is None
+    assert {c.verdict for c in outcome.results.comparisons} == {"NO ANCHOR"}
+    said = "Speed relative to omega, which was not in this run"
+    for name in ("summary.md", "report.html"):
+        assert said in (outcome.folder / name).read_text()
+    assert said in " ".join(summary_table(outcome.results).split())
+    (row, *_) = csv.DictReader((outcome.folder / "summary.csv").read_text().splitlines())
+    assert (row["verdict"], row["ratio_to_anchor"]) == ("NO ANCHOR", "")
+
+
+def test_a_run_says_what_limits_its_times(root: Path, fake_nvml: Make, gpu_card: Make) -> None:
+    for order, words in (("paper", "one after the other"), ("interleaved", "took turns")):
+        notes = run(root, fake_nvml(gpu_card()), order=order).results.notes
+        assert [part for part in notes if words in part] == [notes[0]]
+        assert any("clocks of the GPU were not locked" in note for note in notes)
+        assert any("at most 65 C" in note and "no constant" in note for note in notes)
 
 
 def test_workers_see_the_watched_card_alone(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from artifact.errors import VerificationError
+from artifact.errors import UsageError, VerificationError
 from artifact.model.load import check_schema, parse_model, parse_toml
 from artifact.model.manifest import Manifest
 
@@ -53,6 +53,36 @@ def test_it_reads_back_what_it_says() -> None:
     assert again == manifest
     with pytest.raises(Exception, match="frozen"):
         manifest.default_workload = "other"  # type: ignore[misc]
+
+
+def test_a_workload_by_its_name() -> None:
+    manifest = load(PLAIN)
+    assert manifest.chosen_workload(None).name == manifest.default_workload
+    assert manifest.chosen_workload("cpu-demo").name == "cpu-demo"
+    with pytest.raises(UsageError) as caught:
+        manifest.chosen_workload("none")
+    assert (caught.value.where, caught.value.found) == ("--workload none", "none")
+    assert caught.value.expected == "one of: prefill-d128, cpu-demo"
+
+
+def test_caveats_of_a_run() -> None:
+    value = copy.deepcopy(PLAIN)
+    value["caveats"] = [
+        {"workloads": ["cpu-demo"], "text": "a"},
+        {"workloads": ["prefill-d128", "cpu-demo"], "backends": ["fa3", "cpu-direct"], "text": "b"},
+        {"workloads": ["prefill-d128"], "text": "c"},
+    ]
+    manifest = load(value)
+    assert manifest.caveats_of("cpu-demo", ["cpu-direct", "cpu-forward"]) == ("a", "b")
+    assert manifest.caveats_of("cpu-demo", ["cpu-forward"]) == ("a",)
+    assert manifest.caveats_of("prefill-d128", iter(["fa3"])) == ("b", "c")
+
+    def unknown(manifest: Any) -> None:
+        manifest["caveats"] = [{"workloads": ["nothing"], "backends": ["nobody"], "text": "x"}]
+
+    message = refused(unknown)
+    assert "caveats[0].workloads[0]" in message and "found 'nothing'" in message
+    assert "caveats[0].backends[0]: found 'nobody'" in message
 
 
 def test_the_published_shapes_and_targets() -> None:

@@ -7,9 +7,13 @@ import subprocess
 import threading
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from artifact.bench.check import load_results
+from artifact.bench.opening import notes
+from artifact.integrity.documents import load_manifest
 from artifact.report import facts, tables, words
 from artifact.report.base import render_all
 from artifact.report.page import PageReport
@@ -224,6 +228,56 @@ def test_a_browser_fetches_nothing_and_complains_about_nothing(whole, tmp_path):
     assert "NOT COMPARABLE" in dom
     assert console == []
     assert requests == ["/run/report.html"]
+
+
+#: Every caveat of the published work's section on timing scope and comparison limits: words
+#: that the page of a run has to say of it, in one sentence each.
+CAVEATS = [
+    ["BF16", "FP32 accumulation", "causal mask"],
+    ["older scripts", "FP16"],
+    ["Triton", "BHSD", "BSHD", "not timed", "not compared"],
+    ["CUDA graphs are not used"],
+    ["Compilation, autotuning, preparation of the inputs, checks", "one-time set-up", "not timed"],
+    ["allocates", "at each launch", "gaps between launches count"],
+    ["warmed-up calls", "not latencies of an application"],
+    ["device tensor descriptors", "tl.range(warp_specialize=True)"],
+    ["aref", "no longer takes", "no new measurement"],
+    ["one masked causal loop", "12 warps", "384 threads", "fallback", "refused"],
+    ["clocks of the GPU were not locked"],
+    ["one after the other"],
+    ["at most 65 C", "no constant temperature"],
+    ["FlashAttention-3 before and after"],
+    ["At S=4096 the 6 samples of FlashAttention-3 reach from", "scatter most", "no win"],
+    ["TFLOPS = 2*B*H*S*S*D / (ms*1e9)", "scalar softmax work", "extra diagonal-tile"],
+    ["abs(error) <= 0.05 + 0.1 * abs(reference)"],
+    ["every element", "FP32 oracle", "without TF32"],
+    ["uniform in [-2, 2]", "[-1, 1]", "seed", "the same bytes"],
+    ["not a confidence interval"],
+    ["results.json", "every sample"],
+    ["every line that a worker wrote"],
+]
+
+
+@needs_chromium
+def test_the_page_of_a_gpu_run_says_every_caveat(tmp_path):
+    """The committed run, with the notes that the manifest gives to a run of its backends."""
+    root = Path(__file__).resolve().parents[2]
+    run = load_results(root / "results/20261130T095357Z-h200-bf16")
+    plan = SimpleNamespace(
+        protocol=run.protocol, workload=run.workload, backends=run.backends, gpu=object(),
+        manifest=load_manifest(root),
+    )  # fmt: skip
+    run = run.model_copy(update={"notes": notes(plan)})
+    dom, console, requests = visit(tmp_path, render_all(run)["report.html"])
+    assert (console, requests) == ([], ["/run/report.html"])
+    assert "data:image/svg+xml;base64," in dom
+    shown = [" ".join(text.split()) for _, text in Page(dom).cells]
+    for parts in CAVEATS:
+        assert any(all(part in text for part in parts) for text in shown), parts
+    # Plots, verdicts and facts of the machine, too.
+    assert {"Speed relative to FlashAttention-3", "Numerical gates"} <= set(shown)
+    assert any("SLOWER" in text for text in shown)
+    assert "NVIDIA H200 (GPU, target h200)" in shown
 
 
 @needs_chromium

@@ -1,7 +1,7 @@
 import pytest
 
 from artifact.model.results import PhaseTime, SeededCache
-from artifact.report import facts, tables, words
+from artifact.report import evidence, facts, tables, words
 
 
 def texts(table):
@@ -38,6 +38,26 @@ def test_the_published_anchor_before_and_after(published):
         ["S=8192", "5.2543", "5.3796", "+2.39 %"],
         ["S=16384", "20.5006", "20.8591", "+1.75 %"],
     ]
+
+
+def test_ratios_without_the_anchor_say_so(complete):
+    alone = complete.model_copy(
+        update={
+            "backends": tuple(b for b in complete.backends if not b.anchor),
+            "comparisons": tuple(
+                c.model_copy(update={"verdict": "NO ANCHOR", "anchor": None, "ratio": None})
+                for c in complete.comparisons
+                if c.verdict != "ANCHOR"
+            ),
+        }
+    )
+    assert tables.ratios(alone) is None
+    headings = alone.headings.model_copy(update={"anchor": "The <b>est"})
+    made = tables.ratios(alone.model_copy(update={"headings": headings}))
+    assert made.title == "Speed relative to The <b>est, which was not in this run"
+    assert {cell for row in texts(made) for cell in row[1:]} == {"NO ANCHOR"}
+    assert "Without The <b>est there is no ratio to it" in made.caption
+    assert "anchor's" not in made.caption
 
 
 def test_no_anchor_table_where_the_anchor_was_measured_once(interrupted):
@@ -104,21 +124,21 @@ def test_every_sample_is_shown_exactly(complete):
 
 
 def test_gates_count_rejected_controls(complete, published, gate_failed, changed):
-    first = texts(facts.gates(complete))[0]
+    first = texts(evidence.gates(complete))[0]
     assert first == ["CPU: direct softmax", "S=384", "98,304", "0.00210", "passed", "passed",
                      "10/10", "3/10"]  # fmt: skip
-    assert texts(facts.gates(published))[0] == [
+    assert texts(evidence.gates(published))[0] == [
         "FlashAttention-3", "S=4096", "261,760", "0.00253", "passed", "not run", "–", "–"
     ]  # fmt: skip
-    failed = facts.gates(gate_failed).rows[3][5]
+    failed = evidence.gates(gate_failed).rows[3][5]
     assert failed.text.startswith("FAILED: largest absolute error") and failed.tone == "bad"
     missed = changed(complete, checks__0__controls__1__rejected=False)
-    assert texts(facts.gates(missed))[0][6] == "9/10; NOT rejected: dropped-tile first"
+    assert texts(evidence.gates(missed))[0][6] == "9/10; NOT rejected: dropped-tile first"
 
 
 def test_a_nonfinite_error_is_said(complete, changed):
     broken = changed(complete, checks__0__figures__max_abs=None, checks__0__figures__nonfinite=3)
-    assert facts.gates(broken).rows[0][3] == ("not finite", "bad")
+    assert evidence.gates(broken).rows[0][3] == ("not finite", "bad")
 
 
 def test_thresholds_are_printed_where_they_are_known(complete, changed):
@@ -128,7 +148,7 @@ def test_thresholds_are_printed_where_they_are_known(complete, changed):
         "strict": {"factor": 2.0},
         "controls": [{"name": "zeros", "description": "all zeros"}],
     }
-    caption = facts.gates(changed(complete, gates=gates)).caption
+    caption = evidence.gates(changed(complete, gates=gates)).caption
     assert "abs(error) <= 0.05 + 0.1 * abs(reference)" in caption
     assert "no more than 2 times" in caption
     rules = {"confidence": 0.95, "tie": 0.01, "max_drift": 0.05}
@@ -155,20 +175,20 @@ def test_a_published_run_says_that_it_was_not_measured_here(published):
 
 
 def test_witnesses_that_are_alike_share_a_row(complete):
-    rows = texts(facts.witnesses(complete))
+    rows = texts(evidence.witnesses(complete))
     assert len(rows) == 3
     assert rows[0][1] == "S=384, S=512, S=2048"
 
 
 def test_inputs_that_differ_are_told_apart(complete, changed):
-    assert len(facts.inputs(complete).rows) == 9
+    assert len(evidence.inputs(complete).rows) == 9
     other = changed(complete, checks__0__inputs__Q="0" * 64)
-    assert len(facts.inputs(other).rows) == 10
+    assert len(evidence.inputs(other).rows) == 10
 
 
 def test_phases_put_repeated_activities_together(complete):
     doubled = complete.model_copy(update={"times": (*complete.times, *complete.times)})
-    rows = texts(facts.phases(doubled))
+    rows = texts(evidence.phases(doubled))
     assert len(rows) == len(complete.times)
     assert rows[1] == ["prepare", "start workers", "–", "2", "2.40 s"]
 
@@ -191,19 +211,19 @@ def test_the_runners_share_is_what_nothing_else_took(complete):
             "something that nobody has heard of": 1,
         },
     )  # fmt: skip
-    rows = {row[0]: row[1:] for row in texts(facts.shares(results))}
+    rows = {row[0]: row[1:] for row in texts(evidence.shares(results))}
     assert list(rows.values()) == [
         ["16.0 s", "16.00 %"], ["5.00 s", "5.00 %"], ["5.00 s", "5.00 %"], ["20.0 s", "20.00 %"],
         ["10.0 s", "10.00 %"], ["40.0 s", "40.00 %"], ["4.00 s", "4.00 %"],
         ["1 min 40 s", "100.00 %"],
     ]  # fmt: skip
     assert rows["The runner's own share"] == ["4.00 s", "4.00 %"]
-    assert facts.shares(spent(complete)) is None
-    assert facts.shares(spent(complete, runner=0.0)) is None
+    assert evidence.shares(spent(complete)) is None
+    assert evidence.shares(spent(complete, runner=0.0)) is None
 
 
 def test_what_a_gpu_did_is_put_together(complete):
-    assert facts.conditions(complete) is None
+    assert evidence.conditions(complete) is None
     device = {
         "readings": 9, "sm_mhz_min": 1755, "sm_mhz_mean": 1800.5, "sm_mhz_max": 1980,
         "memory_mhz_min": 3201, "temperature_c_min": 55, "temperature_c_max": 61,
@@ -215,7 +235,7 @@ def test_what_a_gpu_did_is_put_together(complete):
     samples = [first.model_copy(update={"device": facts_}) for facts_ in (device, other)]
     alone = first.model_copy(update={"device": unknown, "shape": "S=2048"})
     results = complete.model_copy(update={"samples": (*samples, alone)})
-    rows = texts(facts.conditions(results))
+    rows = texts(evidence.conditions(results))
     assert rows[0][2:] == [
         "2", "1700–1980", "3201", "55–61", "650–680", "701", "software power cap",
     ]  # fmt: skip
