@@ -18,39 +18,58 @@ FLAGS = (
     "-gencode=arch=compute_90a,code=sm_90a", "-std=c++17", "--use_fast_math",
     "--expt-relaxed-constexpr", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra",
 )  # fmt: skip
+SANITIZED = ("-Xcompiler", "-fsanitize=address")
+
+Compile = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def compile_native(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Compile a source of tests/assets/native/ against runtime/, warnings being errors."""
+def compile_native(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Compile or link files against runtime/; warnings are errors."""
     try:
         nvcc = find_nvcc().path
     except ArtifactError as error:
         pytest.fail(f"these tests compile the runtime with nvcc, and there is none: {error}")
 
-    def build(name: str, *flags: str) -> Path:
-        program = tmp_path_factory.mktemp("native") / name
-        source = SOURCES / f"{name}.cu"
-        command = [str(nvcc), *FLAGS, *flags, "-I", str(ROOT / "runtime"), str(source), "-o"]
+    def build(output: str, *arguments: str | Path) -> Path:
+        result = tmp_path_factory.mktemp("native") / output
+        command = [nvcc, *FLAGS, *arguments, "-I", ROOT / "runtime", "-o", result]
         done = subprocess.run(
-            [*command, str(program)], capture_output=True, text=True, timeout=600, check=False
+            [str(word) for word in command],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return program
+        return result
 
     return build
 
 
 @pytest.fixture(scope="session")
-def checks(compile_native: Callable[..., Path]) -> Path:
+def checks(compile_native: Compile) -> Path:
     """The parts that need no GPU, a command each."""
-    return compile_native("checks", "-O1")
+    return compile_native("checks", "-O1", SOURCES / "checks.cu")
 
 
 @pytest.fixture(scope="session")
-def naive(compile_native: Callable[..., Path]) -> Path:
-    """A kernel's program with a plain kernel, compiled with the flags of the kernels."""
-    return compile_native("naive", "-O3")
+def naive_object(compile_native: Compile) -> Path:
+    """A kernel's program with a plain kernel, not yet linked."""
+    return compile_native("naive.o", "-O2", *SANITIZED, "-c", SOURCES / "naive.cu")
+
+
+@pytest.fixture(scope="session")
+def naive(compile_native: Compile, naive_object: Path) -> Path:
+    """That program with the CUDA runtime."""
+    return compile_native("naive", *SANITIZED, naive_object)
+
+
+@pytest.fixture(scope="session")
+def faked(compile_native: Compile, naive_object: Path) -> Path:
+    """That program with a stand-in for the CUDA runtime, whose device is the processor."""
+    fake = SOURCES / "fakecuda.cpp"
+    return compile_native("faked", "-O2", *SANITIZED, "-cudart", "none", naive_object, fake)
 
 
 @pytest.fixture

@@ -33,13 +33,9 @@ CONTROLS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
-def program(compile_native: Callable[..., Path]) -> Path:
-    """The naive kernel's program on the stand-in, with the address sanitizer."""
-    fake = Path(__file__).resolve().parents[1] / "assets/native/fakecuda.cpp"
-    return compile_native(
-        "naive", "-O2", "-cudart", "none", "-Xcompiler", "-fsanitize=address", str(fake)
-    )
+@pytest.fixture
+def program(faked: Path) -> Path:
+    return faked
 
 
 @pytest.fixture

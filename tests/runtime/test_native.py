@@ -19,6 +19,7 @@ from artifact.model.results import Figures
 pytestmark = pytest.mark.xdist_group("native")
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "tests/assets/native"
 Ask = Callable[..., str]
 
 
@@ -217,7 +218,10 @@ def test_checks_of_host_code_name_their_place(ask: Ask) -> None:
 def test_host_code_of_a_co_file_compiles_and_runs(compile_native: Callable[..., Path]) -> None:
     """Every name that choreo.h promises, against choreo.h alone."""
     done = subprocess.run(
-        [str(compile_native("sample", "-O1"))], capture_output=True, text=True, timeout=120
+        [str(compile_native("sample", "-O1", SOURCES / "sample.cu"))],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout
     first, second = done.stdout.splitlines()
@@ -229,8 +233,7 @@ def test_the_harness_takes_another_compilers_choreo_h(
     compile_native: Callable[..., Path],
 ) -> None:
     """What --choreo-include names is searched first; nothing of our choreo.h gets in its way."""
-    foreign = ROOT / "tests/assets/native/foreign"
-    program = compile_native("foreign", "-O0", "-I", str(foreign))
+    program = compile_native("foreign", "-O1", "-I", SOURCES / "foreign", SOURCES / "foreign.cu")
     done = subprocess.run([str(program), "--help"], capture_output=True, text=True, timeout=60)
     assert "implementation foreign" in done.stdout
 

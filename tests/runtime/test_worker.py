@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("native")
 
 SHAPE = {"B": 1, "S": 256, "H": 2, "D": 128}
 # No GPU of the machine that runs the tests may be seen: what is tested here does not depend on one.
-ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "ASAN_OPTIONS": "detect_leaks=0"}
 
 
 def talk(program: Path, *lines: str | bytes) -> list[dict[str, Any]]:
