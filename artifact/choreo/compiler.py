@@ -36,17 +36,18 @@ def compile_text(text: str, path: str, defines: Mapping[str, str] | None = None)
         CompileError: the program is wrong, with everything found; or the compiler is, and the
             one error says so and where in the program it gave up.
     """
+    # Here, so that a call pays for them and an import of the package does not; outside the guards,
+    # so that a missing library is not called a fault of the compiler.
+    from artifact.choreo.analysis import analyse
+    from artifact.choreo.emit import emit_file
+
     diagnostics = Diagnostics(path, text)
     file = front(text, path, defines or {}, diagnostics)
     functions = tuple(part for part in file.parts if isinstance(part, Function))
     with _Guard(diagnostics, functions):
-        from artifact.choreo.analysis import analyse
-
         tables = analyse(file, diagnostics)
     diagnostics.raise_errors()
     with _Guard(diagnostics, functions):
-        from artifact.choreo.emit import emit_file
-
         cuda = emit_file(file, tables, diagnostics)
     diagnostics.raise_errors()
     warnings = tuple(render(d, path, text) for d in diagnostics.in_order())
@@ -59,9 +60,10 @@ def front(text: str, path: str, defines: Mapping[str, str], diagnostics: Diagnos
     Raises:
         CompileError: it has none.
     """
-    with _Guard(diagnostics, ()):
-        from artifact.choreo.parse import parse_file
+    from artifact.choreo.parse import grammar, parse_file
 
+    grammar()
+    with _Guard(diagnostics, ()):
         file = parse_file(text, path, defines, diagnostics)
     diagnostics.raise_errors()
     assert file is not None  # parse_file: null only with an error
@@ -83,9 +85,10 @@ class _Guard:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        import textwrap
         import traceback
 
-        if not isinstance(error, Exception) or isinstance(error, (CompileError, ImportError)):
+        if not isinstance(error, Exception) or isinstance(error, CompileError):
             return
         place = Span(1, 1, 1, 2)
         if self.functions:
@@ -99,7 +102,8 @@ class _Guard:
         if isinstance(error, RecursionError):
             message = "the program is nested too deeply for this compiler"
         else:
-            message = f"internal error of the compiler: {type(error).__name__}: {error} (at {at})"
+            what = textwrap.shorten(f"{type(error).__name__}: {error}", 160, placeholder=" ..")
+            message = f"internal error of the compiler: {what} (at {at})"
         self.diagnostics.error(
             "internal",
             Span(place.line, place.column, place.line, place.column + 1),

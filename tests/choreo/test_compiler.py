@@ -1,0 +1,137 @@
+"""From text to CUDA or to errors: the whole way, and what happens when the compiler is at fault."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from artifact.choreo import Compiled, analysis, compile_text, emit, syntax
+from artifact.choreo.diagnostics import CompileError, Diagnostics
+from artifact.choreo.lexer import Source
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = sorted((ROOT / "tests/assets/choreo").glob("*.co"))
+SOURCES = sorted([*ROOT.glob("kernels/*.co"), *PROGRAMS])
+PIPELINE = ROOT / "tests/assets/choreo/pipeline.co"
+
+
+def refused(text: str) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        compile_text(text, "t.co")
+    return caught.value
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_programs_compile_without_warnings(path: Path) -> None:
+    compiled = compile_text(path.read_text(encoding="utf-8"), path.name)
+    assert compiled.functions == (path.stem,)
+    assert compiled.warnings == ()
+    assert f"void {path.stem}(" in compiled.cuda
+
+
+def test_the_same_text_gives_the_same_bytes() -> None:
+    text = PIPELINE.read_text(encoding="utf-8")
+    first = compile_text(text, "pipeline.co")
+    assert isinstance(first, Compiled)
+    assert compile_text(text, "pipeline.co") == first
+
+
+def test_definitions_reach_the_program() -> None:
+    text = PIPELINE.read_text(encoding="utf-8").replace("#define STAGES 3\n", "")
+    refused(text)
+    assert (
+        compile_text(text, "t.co", {"STAGES": "2"}).cuda
+        != compile_text(text, "t.co", {"STAGES": "3"}).cuda
+    )
+
+
+def test_text_without_functions_is_a_program() -> None:
+    compiled = compile_text("int main() { return 0; }\n", "t.co")
+    assert compiled.functions == ()
+    assert "int main() { return 0; }" in compiled.cuda
+
+
+def test_an_error_ends_the_compilation_with_all_that_was_found() -> None:
+    error = refused("__co__ void f() {\n  x = ;\n  y = 1 2;\n}\n")
+    assert [d.span.line for d in error.diagnostics] == [2, 3]
+    assert error.render().startswith("error: t.co does not compile: 2 errors\n  - t.co:2:7: error:")
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (KeyError("lost"), "internal error of the compiler: KeyError: 'lost' (at "),
+        (AssertionError(), "internal error of the compiler: AssertionError: (at "),
+        (RecursionError(), "the program is nested too deeply for this compiler"),
+    ],
+)
+@pytest.mark.parametrize("stage", ["analyse", "emit_file"])
+def test_a_fault_of_the_compiler_is_one_error_with_a_place(
+    monkeypatch: pytest.MonkeyPatch, stage: str, failure: Exception, message: str
+) -> None:
+    def handle(statement: syntax.Stmt) -> None:
+        raise failure
+
+    def broken(file: syntax.File, *_: object) -> None:
+        (function,) = (p for p in file.parts if isinstance(p, syntax.Function))
+        handle(function.body.body[1])
+
+    monkeypatch.setattr(analysis if stage == "analyse" else emit, stage, broken)
+    if stage == "emit_file":
+        monkeypatch.setattr(analysis, "analyse", lambda file, diagnostics: {})
+    error = refused("int a;\n__co__ void f() {\n  x = 1;\n  y = 2;\n}\n")
+    (found,) = error.diagnostics
+    assert (found.code, found.span.line, found.span.column) == ("internal", 4, 3)
+    assert found.message.startswith(message.removesuffix(" (at "))
+    assert error.exit_code == 1
+    assert "report it" in str(found.repair)
+
+
+def test_an_interrupt_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(file: syntax.File, diagnostics: Diagnostics) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(analysis, "analyse", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compile_text("int a;", "t.co")
+
+
+def test_importing_the_package_is_light() -> None:
+    code = "import sys, artifact.choreo; print('lark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_mutated_kernels_compile_or_are_refused(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from(SOURCES)).read_text(encoding="utf-8")
+    start = text.index("__co__ void")
+    tokens = [
+        (end - len(token.text), end)
+        for token, end in Source(text).tokens(start, text.index("\n}\n", start))
+        if token.kind != "newline"
+    ]
+    one, other = sorted(data.draw(st.lists(st.sampled_from(tokens), min_size=2, max_size=2)))
+    how = data.draw(st.sampled_from(["delete", "double", "replace", "without", "again"]))
+    # the statement around the first, as far as ';' tell
+    begin, end = text.rfind(";", 0, one[0]) + 1, text.index(";", one[0]) + 1
+    if how == "delete":
+        text = text[: one[0]] + text[one[1] :]
+    elif how == "double":
+        text = f"{text[: one[1]]} {text[one[0] :]}"
+    elif how == "replace":
+        text = text[: one[0]] + text[other[0] : other[1]] + text[one[1] :]
+    elif how == "without":
+        text = text[:begin] + text[end:]
+    else:
+        text = text[:end] + text[begin:]
+    try:
+        compile_text(text, "t.co")
+    except CompileError as error:
+        assert [d.message for d in error.diagnostics if d.code == "internal"] == []
