@@ -218,7 +218,7 @@ def test_checks_of_host_code_name_their_place(ask: Ask) -> None:
 def test_host_code_of_a_co_file_compiles_and_runs(compile_native: Callable[..., Path]) -> None:
     """Every name that choreo.h promises, against choreo.h alone."""
     done = subprocess.run(
-        [str(compile_native("sample", "-O1", SOURCES / "sample.cu"))],
+        [str(compile_native("sample", "-O1", "--use_fast_math", SOURCES / "sample.cu"))],
         capture_output=True,
         text=True,
         timeout=120,
@@ -236,6 +236,21 @@ def test_the_harness_takes_another_compilers_choreo_h(
     program = compile_native("foreign", "-O1", "-I", SOURCES / "foreign", SOURCES / "foreign.cu")
     done = subprocess.run([str(program), "--help"], capture_output=True, text=True, timeout=60)
     assert "implementation foreign" in done.stdout
+
+
+def test_the_oracle_is_the_same_with_fast_math(
+    compile_native: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Native kernels are compiled with it, the Python workers' copy of the oracle is not."""
+    source = tmp_path / "oracle.cu"
+    source.write_text('#include "philox.cuh"\n#include "oracle.cuh"\n')
+    texts = []
+    for flags in ((), ("--use_fast_math",)):
+        ptx = compile_native("oracle.ptx", "-ptx", *flags, source).read_text()
+        # Subnormal numbers are flushed, which inputs of these ranges do not meet.
+        texts.append([line.replace(".ftz", "") for line in ptx.splitlines() if "//" not in line])
+    assert texts[0] == texts[1]
+    assert any("ex2.approx" in line for line in texts[0])
 
 
 def test_the_headers_of_host_code_need_the_standard_library_and_cuda_alone() -> None:
