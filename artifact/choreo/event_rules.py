@@ -28,6 +28,8 @@ def check_rules(
     """Check every event."""
     rules = _Rules(tables, diagnostics, found, places)
     for uses in found.values():
+        if not uses.complete:
+            continue
         rules.partners(uses)
         if uses.after:
             rules.plain_on_fill(uses)
@@ -126,7 +128,7 @@ class _Rules:
 
     def twice(self, uses: Uses) -> None:
         """Two triggers of one generation by the same threads."""
-        every = uses.plain + uses.after
+        every = uses.after or uses.plain
         for number, first in enumerate(every):
             for second in every[number + 1 :]:
                 if first.mask & second.mask and self._same_generation(uses, first, second):

@@ -49,6 +49,8 @@ class Uses:
     waits: list[Use] = field(default_factory=list)
     plain: list[Use] = field(default_factory=list)
     after: list[Use] = field(default_factory=list)
+    complete: bool = True
+    """Whether the threads of every use are known."""
 
     @property
     def ready(self) -> bool:
@@ -100,6 +102,9 @@ def gather(
                 rule="a barrier counts its participants, so they are known",
                 repair="put it into an inthreads that compares parallel variables with constants",
             )
+            for target in stmt.targets:
+                if tables.uses[target.name] in found:
+                    found[tables.uses[target.name]].complete = False
             continue
         _meets(diagnostics, values, places, stmt, mask)
         for target in stmt.targets:

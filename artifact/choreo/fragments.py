@@ -37,6 +37,7 @@ class _Fragments:
         self.diagnostics = diagnostics
         self.shapes: dict[Symbol, tuple[int, ...]] = {}
         self.all = [s for s in tables.symbols if s.kind == "fragment"]
+        self.reported: set[Symbol] = set()
         self.inside: set[syntax.Stmt] = set()
         """Statements in the bodies of apply."""
 
@@ -81,6 +82,7 @@ class _Fragments:
         declared = self.shapes.setdefault(symbol, shape)
         known = self.tables.fragments.get(symbol)
         if declared != shape or (known is not None and known.layout != layout):
+            self.reported.add(symbol)
             self.diagnostics.error(
                 "fragment-shape",
                 place,
@@ -141,6 +143,8 @@ class _Fragments:
 
     def _complete(self, symbol: Symbol) -> None:
         """Every fragment has a layout and belongs to whole warpgroups."""
+        if symbol in self.reported:
+            return
         if isinstance(symbol.node, syntax.MmaFill) and symbol not in self.shapes:
             self.diagnostics.error(
                 "accumulator-unused",

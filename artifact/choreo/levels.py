@@ -141,14 +141,13 @@ class _Levels:
 
     def _host_computable(self, bound: syntax.Expr) -> None:
         for node in syntax.walk(bound):
-            symbol = self.tables.uses.get(node)
-            if symbol is not None and not symbol.host:
+            if isinstance(node, syntax.Element):
                 self.diagnostics.error(
                     "not-on-host",
                     node,
-                    f"the host does not know {symbol.name}",
+                    f"the host does not know the elements of {node.base.id}",
                     rule="bounds of a grid come from parameters, dimensions and host scalars",
-                    repair="compute it before the parallel statement",
+                    repair="pass the number as a parameter",
                 )
 
     # Inner levels ------------------------------------------------------------------------------

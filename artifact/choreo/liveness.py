@@ -25,7 +25,7 @@ def check_liveness(
     needs = {
         event: _needs(tables, found, places, uses)
         for event, uses in found.items()
-        if not uses.ready and uses.waits
+        if not uses.ready and uses.waits and uses.complete
     }
     told: set[Symbol] = set()
     for event, uses in found.items():
@@ -34,13 +34,13 @@ def check_liveness(
             continue
         told.update(circle)
         chain = ", ".join(
-            f"{one.name} after waiting for {two.name}"
+            f"{one.name} is triggered after waiting for {two.name}"
             for one, two in zip(circle, (*circle[1:], circle[0]), strict=True)
         )
         diagnostics.error(
             "deadlock",
             uses.waits[0].target,
-            f"this waits forever: {chain} is triggered",
+            f"this waits forever: {chain}",
             rule="the first completion of an event must not need itself",
             repair="declare the ring that is empty at first '= ready'",
         )

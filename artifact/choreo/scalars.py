@@ -437,6 +437,8 @@ class _Scalars:
 
     def _fold(self, expr: syntax.Binary, type_: str) -> None:
         left, right = (self.tables.constants.get(e) for e in (expr.left, expr.right))
+        if expr.op in _INTEGER_ONLY and type_ not in INTEGERS:
+            return
         if expr.op in ("/", "%") and right == 0 and type_ in INTEGERS:
             self.diagnostics.error(
                 "division-by-zero",
@@ -522,10 +524,10 @@ class _Scalars:
         return symbol.type or "s32"
 
     def _compose(self, expr: syntax.Compose) -> str:
-        type_ = self._meet(expr.left, expr.right)
         right = expr.right
         symbol = self.tables.uses.get(right) if isinstance(right, syntax.Name) else None
         if symbol is None or symbol.kind not in ("level", "loop"):
+            self.type_of(right)
             self.diagnostics.error(
                 "not-bounded",
                 right,
@@ -533,7 +535,8 @@ class _Scalars:
                 rule="'a # b' is a * #b + b: b is a variable of parallel or foreach",
                 repair="write the index out: 'a * n + b'",
             )
-        return type_
+            return self.type_of(expr.left)
+        return self._meet(expr.left, right)
 
     def _extent(self, expr: syntax.Extent) -> str:
         if expr.dim is not None:

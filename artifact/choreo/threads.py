@@ -34,15 +34,6 @@ def plan_threads(tables: Tables, diagnostics: Diagnostics) -> None:
     values = ThreadValues(tables)
     everyone = (1 << tables.launch.threads) - 1
     _visit(tables, diagnostics, values, tables.launch.node.body, everyone, 0)
-    for stmt in statements(tables.function.body):
-        if isinstance(stmt, syntax.Inthreads) and stmt not in tables.threads:
-            diagnostics.error(
-                "role-outside",
-                stmt,
-                "inthreads stands outside of parallel",
-                rule="inthreads selects threads of a parallel",
-                repair="move it into the parallel statement",
-            )
 
 
 def _visit(

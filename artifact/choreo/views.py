@@ -223,7 +223,9 @@ class _Views:
             dim = box.extents[k]
             size = dim if isinstance(extent, syntax.Wildcard) else _constant(self.tables, extent)
             step = size if op.steps is None else _constant(self.tables, op.steps[k])
-            self._fits(extent, size, dim, tiles=op.steps is None and op.indices is not None)
+            tiles = op.steps is None and op.indices is not None
+            if not self._fits(extent, size, dim, tiles=tiles):
+                return False
             if op.indices is not None:
                 self._shift(box, k, op.indices[k], step, size)
             box.extents[k] = size
@@ -234,7 +236,8 @@ class _Views:
             return False
         for k, extent in enumerate(op.extents):
             size = _constant(self.tables, extent)
-            self._fits(extent, size, box.extents[k], tiles=False)
+            if not self._fits(extent, size, box.extents[k], tiles=False):
+                return False
             if op.offsets is not None:
                 self._shift(box, k, op.offsets[k], 1, size)
             box.extents[k] = size
@@ -347,9 +350,10 @@ class _Views:
                 )
                 return
 
-    def _fits(self, place: syntax.Node, size: Extent, dim: Extent, *, tiles: bool) -> None:
+    def _fits(self, place: syntax.Node, size: Extent, dim: Extent, *, tiles: bool) -> bool:
+        """Whether an extent fits its dimension, as far as both are known."""
         if not isinstance(size, int):
-            return
+            return True
         if size < 1:
             self.diagnostics.error(
                 "not-positive",
@@ -358,7 +362,8 @@ class _Views:
                 rule="extents are positive",
                 repair="use a positive extent, or _ for the whole dimension",
             )
-        elif isinstance(dim, int) and size > dim:
+            return False
+        if isinstance(dim, int) and size > dim:
             self.diagnostics.error(
                 "extent-range",
                 place,
@@ -366,8 +371,11 @@ class _Views:
                 rule="a view stays within its base",
                 repair=f"use an extent of at most {dim}",
             )
-        elif tiles and isinstance(dim, int) and dim % size:
+            return False
+        if tiles and isinstance(dim, int) and dim % size:
             self._does_not_divide(place, size, dim)
+            return False
+        return True
 
     def _does_not_divide(self, place: syntax.Node, size: int, dim: int) -> None:
         self.diagnostics.error(
