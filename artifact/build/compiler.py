@@ -91,8 +91,8 @@ def _version(path: Path) -> str:
         environment=environment,
         timeout=_VERSION_TIMEOUT_S,
     )
-    match = re.search(r"\b[0-9]+(?:\.[0-9A-Za-z]+)+(?:[-+][0-9A-Za-z.]+)?", printed)
-    return match.group() if status == 0 and match else ""
+    match = re.search(r"\bv?([0-9]+(?:\.[0-9A-Za-z]+)+(?:[-+][0-9A-Za-z.]+)?)", printed)
+    return match.group(1) if status == 0 and match else ""
 
 
 def _beside(program: Path) -> Path | None:

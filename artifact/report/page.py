@@ -27,7 +27,7 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "environment",
         "What was run, and on what",
-        ("environment", "backends", "shares", "dependencies"),
+        ("environment", "backends", "builds", "shares", "dependencies"),
         ("variables", "phases"),
     ),
     ("absent", "What is not known", ("absent",), ()),
