@@ -30,6 +30,7 @@ class ApplyLoop:
         self._touch = Touches(ctx.tables, node)
         self._row = ""
         self._e = ""
+        self._half: int | None = None
         self._hoisted = 0
 
     def emit(self) -> None:
@@ -122,11 +123,12 @@ class ApplyLoop:
             halves = []
             for ahead in (0, 1):
                 self._e = f"{e} + {ahead}" if ahead else e
+                self._half = ahead
                 if self._j is not None:
                     ctx.names.alias(self._j, f"({self._column(0)})")
                 halves.append(self._as_float(assign.value))
-            self._e = e
-            ctx.out.line(f"{target} = cu::pack_bf16({halves[0]}, {halves[1]});")
+            self._e, self._half = e, None
+            ctx.out.call(f"{target} = cu::pack_bf16(", halves)
 
     def _groups(self, statements: list[syntax.Stmt]) -> list[list[syntax.Stmt]]:
         """Statements that share a loop; a store into an operand has its own where it may.
@@ -179,7 +181,9 @@ class ApplyLoop:
         if plan.layout == "accumulator":
             return f"{name}[{register}]"
         packed = f"{name}[{register} / 2]"
-        return f"({self._e} % 2 ? cu::unpack_high({packed}) : cu::unpack_low({packed}))"
+        if self._half is not None:
+            return f"cu::unpack_{('low', 'high')[self._half]}({packed})"
+        return f"cu::get_bf16({packed}, {self._e})"
 
     def assign_operand(self, node: syntax.Assign) -> bool:
         """A store into half a register, where it could not be made one of a pair."""
@@ -193,22 +197,14 @@ class ApplyLoop:
         value = self._as_float(node.value)
         if node.op != "=":
             value = f"{self._element(node.target)} {node.op[:-1]} ({value})"
-        self._ctx.out.line(
-            f"{register} = {self._e} % 2 ? cu::pack_bf16(cu::unpack_low({register}), {value})"
-            f" : cu::pack_bf16({value}, cu::unpack_high({register}));"
-        )
+        self._ctx.out.call("cu::set_bf16(", [register, self._e, value])
         return True
 
     def _as_float(self, node: syntax.Expr) -> str:
         """A value that is about to be rounded to BF16, as the FP32 that it is rounded from."""
         if isinstance(node, syntax.Convert) and node.type == "bf16":
             return self._as_float(node.operand)
-        text = self._ctx.text(node)
-        if isinstance(node, syntax.Element) and self._touch.is_matrix(node):
-            return text
-        if self._ctx.tables.types.get(node) in ("bf16", "f16"):
-            return f"choreo::to_f32({text})"
-        return text
+        return self._ctx.expressions.single(node)
 
 
 def emit_apply(ctx: Context, node: syntax.Apply) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from artifact.choreo import syntax
 from artifact.choreo.emit_context import Context
 from artifact.choreo.emit_expressions import CXX_TYPES
 from artifact.choreo.emit_views import element_type, global_address, shared_address
+from artifact.choreo.tables import Symbol, ViewPlan
 
 _REGISTERS = {
     "croq::cuda::setreg_dec": "cu::setreg_dec",
@@ -29,25 +32,30 @@ def emit_call(ctx: Context, node: syntax.CallStmt) -> None:
 
 
 def _argument(ctx: Context, node: syntax.Expr | syntax.View) -> str:
+    """Scalars by value, fragments as arrays; buffers, tensors and views decay to pointers."""
+    name = node.base if isinstance(node, syntax.View) and not node.ops else node
+    if isinstance(name, syntax.Name):
+        symbol = ctx.symbol(name)
+        if symbol.kind == "shared":
+            return _pointer(ctx, symbol, ctx.names.of(symbol))
+        if symbol.kind == "view" and isinstance(symbol.node, syntax.ViewDecl):
+            plan = ctx.tables.views[symbol.node.view]
+            # What it is now is what its declaration made it.
+            return _address(ctx, replace(plan, base=symbol, added=((),) * len(plan.added)))
+        return ctx.text(name)
     if isinstance(node, syntax.View):
-        return _view(ctx, node)
-    symbol = ctx.tables.uses.get(node)
-    if symbol is not None and symbol.kind in ("shared", "view"):
-        raise AssertionError(f"a buffer is handed over as a view: {node.span}")
+        return _address(ctx, ctx.tables.views[node])
     return ctx.text(node)
 
 
-def _view(ctx: Context, node: syntax.View) -> str:
-    """Fragments are arrays by their names; buffers and tensors decay to pointers."""
-    if isinstance(node.base, syntax.Name) and not node.ops:
-        symbol = ctx.symbol(node.base)
-        if symbol.kind not in ("shared", "view", "tensor", "future"):
-            return ctx.text(node.base)
-    plan = ctx.tables.views[node]
+def _address(ctx: Context, plan: ViewPlan) -> str:
     if plan.root.kind == "tensor":
         return global_address(ctx, plan)
-    kind = CXX_TYPES[element_type(ctx, plan.root)]
-    return f"reinterpret_cast<{kind}*>({shared_address(ctx, plan)})"
+    return _pointer(ctx, plan.root, shared_address(ctx, plan))
+
+
+def _pointer(ctx: Context, root: Symbol, address: str) -> str:
+    return f"reinterpret_cast<{CXX_TYPES[element_type(ctx, root)]}*>({address})"
 
 
 def _print(ctx: Context, node: syntax.CallStmt) -> None:

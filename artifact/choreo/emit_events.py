@@ -12,7 +12,7 @@ WORD = 8
 """Bytes of an mbarrier."""
 
 _SENTENCE = {
-    "transaction": "completed by the bytes of TMA loads",
+    "transaction": "completed by TMA bytes",
     "named": "a named barrier",
 }
 
@@ -48,7 +48,7 @@ def declare_events(ctx: Context, base: str, offset: int) -> None:
 def describe(plan: EventPlan) -> str:
     """An event's barrier in words."""
     slots = "1 slot" if plan.slots == 1 else f"{plan.slots} slots"
-    state = ", ready at first" if plan.ready else ""
+    state = ", ready" if plan.ready else ""
     if plan.kind == "arrivals":
         who = "warp" if plan.per_warp else "thread"
         how = f"{plan.arrivals} {who}{'s' if plan.arrivals != 1 else ''} arrive"

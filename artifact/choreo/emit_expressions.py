@@ -85,6 +85,7 @@ _FLOAT_CALLS = {
     "__fabs": "fabsf",
     "__fmaf": "fmaf",
 }
+_HALVES = {"bf16", "f16", "half", "bfp16"}
 _INTEGERS = {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "bool", "int"}
 
 
@@ -114,6 +115,21 @@ class Expressions:
             return known
         text, own = self._write(node)
         return f"({text})" if own < binding else text
+
+    def single(self, node: syntax.Expr, binding: int = 0) -> str:
+        """A value to compute with: what has 16 bits is computed with in FP32.
+
+        Elements of an operand fragment are unpacked to FP32 where they are read.
+        """
+        if self._tables.types.get(node) not in _HALVES or self._is_unpacked(node):
+            return self.text(node, binding)
+        return f"choreo::to_f32({self.text(node)})"
+
+    def _is_unpacked(self, node: syntax.Expr) -> bool:
+        if not isinstance(node, syntax.Element):
+            return False
+        plan = self._tables.fragments.get(self._tables.uses[node.base])
+        return plan is not None and plan.layout == "operand"
 
     def factor(self, node: syntax.Expr) -> str:
         """An expression that may stand beside ``*``, ``/`` or ``%``."""
@@ -154,7 +170,7 @@ class Expressions:
             case syntax.Name():
                 return self._names.of(self._tables.uses[node]), _POSTFIX
             case syntax.Unary():
-                inner = self.text(node.operand, _UNARY)
+                inner = self.single(node.operand, _UNARY)
                 # Two signs in a row would be a decrement.
                 return node.op + (f"({inner})" if inner.startswith(node.op) else inner), _UNARY
             case syntax.Increment():
@@ -163,8 +179,9 @@ class Expressions:
             case syntax.Binary():
                 return self._binary(node)
             case syntax.Ternary():
-                parts = (self.text(p, 2) for p in (node.condition, node.then))
-                return f"{' ? '.join(parts)} : {self.text(node.otherwise, 1)}", _TERNARY
+                condition = self.text(node.condition, 2)
+                then, otherwise = (self.single(n, 2) for n in (node.then, node.otherwise))
+                return f"{condition} ? {then} : {otherwise}", _TERNARY
             case syntax.BuiltinCall():
                 return self._call(node)
             case syntax.Convert():
@@ -199,7 +216,7 @@ class Expressions:
 
     def _binary(self, node: syntax.Binary) -> tuple[str, int]:
         own = _BINARY[node.op]
-        left, right = self.text(node.left, own), self.text(node.right, own + 1)
+        left, right = self.single(node.left, own), self.single(node.right, own + 1)
         if isinstance(node.left, syntax.Binary) and (node.left.op, node.op) in _EASILY_MISREAD:
             left = f"({left})"
         if isinstance(node.right, syntax.Binary) and (node.right.op, node.op) in _EASILY_MISREAD:
@@ -207,7 +224,7 @@ class Expressions:
         return f"{left} {node.op} {right}", own
 
     def _call(self, node: syntax.BuiltinCall) -> tuple[str, int]:
-        args = [self.text(a) for a in node.args]
+        args = [self.single(a) for a in node.args]
         if node.name == "cdiv":
             return f"choreo::cdiv({', '.join(args)})", _POSTFIX
         if node.name in ("__max", "__min"):
@@ -228,15 +245,13 @@ class Expressions:
     def converted(self, operand: syntax.Expr, target: str) -> str:
         """``__to<target>(operand)``."""
         source = self._tables.types.get(operand)
-        text = self.text(operand)
-        if source == target:
-            return f"({text})" if " " in text else text
-        if target in ("bf16", "f16", "half", "bfp16") and source in ("f32", "f64", "float"):
-            return f"choreo::from_f32<{CXX_TYPES[target]}>({text})"
-        if source in ("bf16", "f16"):
-            inner = f"choreo::to_f32({text})"
-            return inner if target in ("f32", "float") else f"{CXX_TYPES[target]}({inner})"
-        return f"{CXX_TYPES[target]}({text})"
+        cxx = CXX_TYPES[target]
+        if source == target or (target in ("f32", "float") and source in _HALVES):
+            text = self.single(operand)
+            return f"({text})" if " " in text and not text.startswith("choreo::") else text
+        if target in _HALVES:
+            return f"choreo::from_f32<{cxx}>({self.single(operand)})"
+        return f"{cxx}({self.single(operand)})"
 
     def bound_of(self, node: syntax.Expr) -> str:
         """How many values a bounded expression can take, ready to stand beside ``*``."""

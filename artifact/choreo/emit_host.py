@@ -40,7 +40,7 @@ def emit_host(
     inner = host.out = Writer(depth=1)
     _dimensions(host)
     _checks(host)
-    _scalars(host)
+    _scalars(host, parameters)
     _launch(host, parameters)
     if not host.launch.is_async:
         inner.line("choreo::abend_true(cudaDeviceSynchronize());")
@@ -110,10 +110,16 @@ def _check(host: Context, condition: str, text: str) -> None:
     host.out.call("choreo::runtime_check(", [condition, f'"{host.function.name}: {text}"'])
 
 
-def _scalars(host: Context) -> None:
-    """What the function computes outside of ``parallel``."""
-    for node in host.function.body.body:
+def _scalars(host: Context, parameters: tuple[Parameter, ...]) -> None:
+    """What the function computes outside of ``parallel``, as far as somebody reads it here."""
+    statements = [n for n in host.function.body.body if not isinstance(n, syntax.Parallel)]
+    read = {p.symbol for p in parameters}
+    for root in (*statements, *(bound for _, bound in host.launch.grid)):
+        read.update(host.tables.uses.get(node) for node in syntax.walk(root))
+    for node in statements:
         if isinstance(node, syntax.ScalarDecl | syntax.Assign):
+            if read.isdisjoint(host.tables.declares.get(node, read)):
+                continue
             host.quote(node)
             emit_scalar(host, node)
         elif isinstance(node, syntax.Assert) and host.expressions.constant(node.condition) is None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from artifact.choreo import syntax
 from artifact.choreo.emit_context import Context
+from artifact.choreo.emit_stores import before_write
 from artifact.choreo.emit_tails import never_partial
 from artifact.choreo.emit_views import (
     global_address,
@@ -122,6 +123,7 @@ def emit_store(ctx: Context, node: syntax.MmaStore) -> None:
         ctx.out.call("cu::store_fragment_global(", arguments)
         return
     shared = shared_of(ctx, plan)
+    before_write(ctx, node)
     row, column = shared_position(ctx, plan)
     tile = tile_address(ctx, plan)
     if column is not None:

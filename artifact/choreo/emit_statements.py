@@ -19,6 +19,7 @@ from artifact.choreo.emit_fragments import (
 )
 from artifact.choreo.emit_mma import emit_mma, emit_store, wait_mma
 from artifact.choreo.emit_scalars import emit_scalar
+from artifact.choreo.emit_stores import after_loop
 from artifact.choreo.emit_threads import declare_levels
 from artifact.choreo.emit_transfers import (
     complete_copies,
@@ -82,8 +83,10 @@ def emit_statement(ctx: Context, node: syntax.Stmt) -> None:
             _guarded(ctx, f"if ({ctx.text(node.condition)})", node.body)
         case syntax.Foreach():
             _foreach(ctx, node)
+            after_loop(ctx, node)
         case syntax.While():
             _guarded(ctx, f"while ({ctx.text(node.condition)})", node.body)
+            after_loop(ctx, node)
         case syntax.If():
             _if(ctx, node)
         case syntax.Break():
@@ -191,6 +194,11 @@ def _if(ctx: Context, node: syntax.If) -> None:
 
 def _assert(ctx: Context, node: syntax.Assert) -> None:
     if ctx.expressions.constant(node.condition) is not None:
+        return
+    condition = ctx.text(node.condition, 12)
+    if ctx.tables.mmas:
+        # A call that prints would make ptxas serialize every wgmma of the kernel.
+        ctx.out.line(f"if (!{condition}) __trap();")
         return
     text = node.text.text if node.text else ctx.excerpt(node.condition).replace('"', "'")
     ctx.out.line(f'choreo::choreo_assert({ctx.text(node.condition)}, "{text}");')

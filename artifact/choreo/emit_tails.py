@@ -35,7 +35,12 @@ def whole_tiles(ctx: Context) -> tuple[WholeTiles, ...]:
             if isinstance(extent, int) and ctx.expressions.integer(declared) is None:
                 key = (ctx.tables.uses.get(declared, declared), extent)
                 found.setdefault(key, WholeTiles(view.root, dim, extent))
-    return tuple(found.values())
+    # A multiple of 128 is one of 64 too.
+    return tuple(
+        rule
+        for (size, extent), rule in found.items()
+        if not any(s is size and e > extent and e % extent == 0 for s, e in found)
+    )
 
 
 def never_partial(ctx: Context, tensor: Symbol, dim: int, extent: int) -> bool:

@@ -1,4 +1,4 @@
-"""Transfers in CUDA: TMA loads and their completion, TMA stores, cooperative copies."""
+"""Transfers in CUDA: TMA loads and their completion, cooperative copies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from artifact.choreo.emit_events import (
     slot_text,
     step_order,
 )
+from artifact.choreo.emit_stores import emit_tma_store, meeting
 from artifact.choreo.emit_views import (
     global_address,
     map_coordinates,
@@ -46,7 +47,7 @@ def emit_transfer(ctx: Context, node: syntax.Transfer, *, kept: bool) -> None:
     if plan.kind == "tma-load":
         _load(ctx, node, plan, kept=kept)
     elif plan.kind == "tma-store":
-        _store(ctx, node, plan)
+        emit_tma_store(ctx, node, plan)
     else:
         _cooperative_load(ctx, node, plan)
 
@@ -83,9 +84,10 @@ def _load_operands(ctx: Context, plan: TransferPlan) -> tuple[str, ...]:
 def _keep(ctx: Context, node: syntax.Transfer, operand: str, position: int) -> str:
     if operand.isidentifier() or operand.isdigit():
         return operand
-    kind, what = ("unsigned char*", "tile") if position == 0 else ("int", f"coordinate{position}")
-    name = ctx.names.fresh(f"{node.result or 'load'}_{what}")
-    ctx.out.line(f"{kind} const {name} = {operand};")
+    wish = f"{node.result or 'load'}_{f'coordinate{position}' if position else 'tile'}"
+    name = ctx.names.fresh(wish)
+    kind = "const int" if position else "unsigned char* const"
+    ctx.out.line(f"{kind} {name} = {operand};")
     return name
 
 
@@ -127,50 +129,6 @@ def emit_trigger_after(ctx: Context, node: syntax.Trigger) -> None:
         step_order(ctx, target)
 
 
-# TMA stores ------------------------------------------------------------------------------------
-
-
-def _store(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -> None:
-    if plan.map is None:
-        raise AssertionError("a TMA store without a map")
-    ctx.out.comment("What was written is shown to TMA, everybody has written, one thread stores.")
-    ctx.out.line("cu::fence_async_proxy();")
-    meet = _meeting(plan)
-    ctx.out.line(meet)
-    operands = [
-        f"&{ctx.maps[plan.map]}",
-        shared_address(ctx, plan.source),
-        *map_coordinates(ctx, plan.map, plan.target),
-    ]
-    with ctx.out.block(f"if ({leader_condition(plan.leaders)})"):
-        ctx.out.call("cu::tma_store(", operands)
-        ctx.out.line("cu::tma_store_commit();")
-        ctx.out.line("cu::tma_store_wait_read<0>();")
-    if _in_loop(ctx, node):
-        ctx.out.comment("The buffer may be written again only when the store has read it.")
-        ctx.out.line(meet)
-
-
-def _meeting(plan: TransferPlan) -> str:
-    """The barrier of the threads that store together."""
-    if plan.barrier is None:
-        return "__syncthreads();"
-    barrier = str(plan.barrier)
-    if len(plan.leaders) > 1:
-        # One barrier a warpgroup, numbered from the first.
-        first = min(plan.leaders) // 128
-        number = "cu::warpgroup_index()" + (f" - {first}" if first else "")
-        barrier = f"{barrier} + {number}"
-    return f"cu::named_barrier_sync({barrier}, {plan.barrier_threads});"
-
-
-def _in_loop(ctx: Context, node: syntax.Transfer) -> bool:
-    return any(
-        isinstance(loop, syntax.Foreach | syntax.While) and node in syntax.walk(loop)
-        for loop in syntax.walk(ctx.function.body)
-    )
-
-
 # Cooperative copies ----------------------------------------------------------------------------
 
 
@@ -179,7 +137,7 @@ def _cooperative_load(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -
     shared = shared_of(ctx, plan.target)
     first = (plan.threads & -plan.threads).bit_length() - 1
     count = plan.threads.bit_count()
-    meet = _meeting(plan)
+    meet = meeting(plan)
     thread = "int(threadIdx.x)" + (f" - {first}" if first else "")
     ctx.out.comment("Nobody reads the buffer any more; copy; everybody sees the tile.")
     ctx.out.line(meet)
@@ -197,7 +155,7 @@ def _cooperative_load(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -
 
 def _complete(ctx: Context, plan: TransferPlan) -> None:
     ctx.out.line("cu::wait_copies();")
-    ctx.out.line(_meeting(plan))
+    ctx.out.line(meeting(plan))
 
 
 def is_cooperative(ctx: Context, target: syntax.Target) -> bool:

@@ -177,6 +177,8 @@ def tile_address(ctx: Context, plan: ViewPlan) -> str:
     name, tile = ctx.names.of(plan.root), _tile(ctx, plan)
     if tile is None or shared.tiles == 1:
         return name
+    if tile.isdigit():
+        return f"{name} + {int(tile) * shared.tile_bytes}" if int(tile) else name
     return f"{name} + {factor_of(tile)} * {shared.tile_bytes}"
 
 

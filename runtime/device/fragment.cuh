@@ -65,4 +65,10 @@ __device__ __forceinline__ unsigned pack_bf16(float low, float high) {
 __device__ __forceinline__ float unpack_low(unsigned packed) { return __uint_as_float(packed << 16); }
 __device__ __forceinline__ float unpack_high(unsigned packed) { return __uint_as_float(packed & 0xffff0000u); }
 
+// The e-th element of a row in the register that it shares with its neighbour.
+__device__ __forceinline__ float get_bf16(unsigned packed, int e) { return e % 2 ? unpack_high(packed) : unpack_low(packed); }
+__device__ __forceinline__ void set_bf16(unsigned& packed, int e, float value) {
+  packed = e % 2 ? pack_bf16(unpack_low(packed), value) : pack_bf16(value, unpack_high(packed));
+}
+
 }  // namespace choreo::cuda
