@@ -8,6 +8,7 @@ Where its errors leave no ground for the next one, a function's analysis ends th
 from __future__ import annotations
 
 from artifact.choreo import syntax
+from artifact.choreo.arrivals import check_arrivals
 from artifact.choreo.definitions import check_definitions
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.event_rules import check_rules
@@ -78,4 +79,5 @@ def _run(tables: Tables, diagnostics: Diagnostics) -> None:
     plan_events(tables, diagnostics, found, places)
     plan_transfers(tables, diagnostics, values, places)
     check_hazards(tables, diagnostics, found, places)
+    check_arrivals(tables, diagnostics, found, places)
     check_resources(tables, diagnostics, values, places)

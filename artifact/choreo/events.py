@@ -174,7 +174,8 @@ def plan_events(
             kind=kind,
             slots=uses.slots,
             ready=uses.ready,
-            arrivals=explicit or (count // 32 if per_warp else count),
+            # A barrier cannot count nobody, also where the event is not used.
+            arrivals=explicit or max(count // 32 if per_warp else count, 1),
             per_warp=per_warp,
             triggering=triggering,
             waiting=uses.waiting,

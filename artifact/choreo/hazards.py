@@ -5,8 +5,8 @@ Rules (co-language.md, 11; worklog, step 3):
 * Until an MMA's future is waited for, its accumulator is neither read nor written; another MMA may
   go on accumulating in it.
 * Until then its register operand is neither overwritten nor read.
-* Until then the tile that it reads in shared memory is not handed back: no trigger of the event
-  that those wait for who fill this very slot.
+* Until then the tile that it reads in shared memory is not written, and not handed back: no
+  trigger of the event that those wait for who fill this very slot.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ def check_hazards(
         hazards.fragments(stmt, flight)
         if isinstance(stmt, syntax.Trigger) and not stmt.after:
             hazards.release(stmt, flight)
+        elif isinstance(stmt, syntax.Transfer | syntax.MmaStore):
+            hazards.overwrite(stmt, flight)
 
 
 class _Hazards:
@@ -117,6 +119,31 @@ class _Hazards:
                     yield node, symbol, node in written
 
     # Shared tiles ------------------------------------------------------------------------------
+
+    def overwrite(
+        self, stmt: syntax.Transfer | syntax.MmaStore, flight: tuple[syntax.Mma, ...]
+    ) -> None:
+        """No tile is written that an MMA in flight reads, where both name it alike."""
+        if isinstance(stmt, syntax.MmaStore):
+            target = self.tables.views.get(stmt.destination)
+        else:
+            plan = self.tables.transfers.get(stmt)
+            target = plan.target if plan is not None else None
+        if target is None:
+            return
+        for mma in flight:
+            for view in self._tiles(mma):
+                if view.root is target.root and syntax.same(view.tile, target.tile):
+                    future = mma.result or "the MMA"
+                    self.diagnostics.error(
+                        "tile-in-flight",
+                        stmt,
+                        f"{view.root.name} is written while {future} of line "
+                        f"{mma.span.line} still reads it",
+                        rule="a tile belongs to the MMA that reads it until the future is waited "
+                        "for",
+                        repair=f"wait {future}; before this",
+                    )
 
     def release(self, stmt: syntax.Trigger, flight: tuple[syntax.Mma, ...]) -> None:
         """No tile is handed back that an MMA in flight reads, where both name one slot."""

@@ -148,6 +148,8 @@ class TransferPlan:
     the next, and so on."""
     barrier_threads: int = 0
     """How many threads meet at each such barrier."""
+    reused: bool = False
+    """Something may write the buffer of a store later: its threads meet again when it is read."""
     event: Symbol | None = None
     """The event that a load completes (also a hidden one, where its future is waited for)."""
     slot: syntax.Target | None = None

@@ -451,6 +451,7 @@ class _Transfers:
                 repair="let the whole role execute it: one of its threads issues",
             )
             return plan
+        plan = replace(plan, reused=self._written_later(stmt, plan.source.root))
         if not self._differs(plan, plan.threads):
             barrier = self._barrier(stmt, plan.threads, 1)
             return replace(plan, barrier=barrier, barrier_threads=plan.threads.bit_count())
@@ -475,6 +476,19 @@ class _Transfers:
             ),
             barrier_threads=counts.pop(),
         )
+
+    def _written_later(self, store: syntax.Transfer, buffer: Symbol) -> bool:
+        """Whether a buffer is written after a store of it, or in the next pass of a loop."""
+        later = any(self.places.loops(store))
+        passed = False
+        for stmt in statements(self.tables.function.body):
+            passed = passed or stmt is store
+            if not isinstance(stmt, syntax.MmaStore | syntax.Transfer) or not (passed or later):
+                continue
+            written = self.tables.views.get(stmt.destination) if stmt.destination else None
+            if written is not None and written.root is buffer:
+                return True
+        return False
 
     def _cooperative(self, stmt: syntax.Transfer, plan: TransferPlan) -> TransferPlan:
         self._same_tile(stmt, plan)

@@ -1,0 +1,102 @@
+"""The arrivals pass: nobody reads a loaded tile without having waited for its load.
+
+Rules (co-language.md, 8.1 and 9; worklog, step 2):
+
+* A load that runs on its own publishes its tile through its event, or to those who wait for its
+  future. Who reads the tile, in an MMA or a store, has waited before: for one of those, or for an
+  event that somebody triggers after waiting for one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from artifact.choreo import syntax
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.events import Uses
+from artifact.choreo.tables import Symbol, Tables
+from artifact.choreo.traverse import Places, statements
+
+
+def check_arrivals(
+    tables: Tables, diagnostics: Diagnostics, found: dict[Symbol, Uses], places: Places
+) -> None:
+    """Check every read of a tile that only asynchronous loads fill."""
+    arrivals = _Arrivals(tables, found, places)
+    for stmt in statements(tables.function.body):
+        for place, buffer in arrivals.reads(stmt):
+            loads = arrivals.loads(buffer)
+            if loads and not arrivals.known(stmt, loads):
+                names = ", ".join(sorted(symbol.name for symbol in loads))
+                diagnostics.error(
+                    "unwaited-load",
+                    place,
+                    f"{buffer.name} is read before anybody waits for its load ({names})",
+                    rule="a tile is there when the event or the future of its load is complete",
+                    repair="wait for it before this statement",
+                )
+
+
+class _Arrivals:
+    def __init__(self, tables: Tables, found: dict[Symbol, Uses], places: Places) -> None:
+        self.tables = tables
+        self.found = found
+        self.places = places
+
+    def reads(self, stmt: syntax.Stmt) -> Iterator[tuple[syntax.Node, Symbol]]:
+        """The shared buffers that a statement reads by MMA or TMA."""
+        if isinstance(stmt, syntax.Mma):
+            operands: tuple[syntax.View, ...] = (stmt.a, stmt.b)
+        elif isinstance(stmt, syntax.Transfer):
+            operands = (stmt.source,)
+        else:
+            return
+        for operand in operands:
+            view = self.tables.views.get(operand)
+            if view is not None and view.root.kind == "shared":
+                yield operand, view.root
+
+    def loads(self, buffer: Symbol) -> set[Symbol]:
+        """The events and futures of the loads of a buffer; none where something else writes it."""
+        out: set[Symbol] = set()
+        for stmt in statements(self.tables.function.body):
+            if isinstance(stmt, syntax.MmaStore):
+                view = self.tables.views.get(stmt.destination)
+                if view is not None and view.root is buffer:
+                    return set()
+            plan = self.tables.transfers.get(stmt) if isinstance(stmt, syntax.Transfer) else None
+            if not isinstance(stmt, syntax.Transfer) or plan is None:
+                continue
+            if plan.kind != "tma-store" and plan.target.root is buffer:
+                if not stmt.is_async:
+                    return set()
+                if plan.slot is not None and plan.event is not None:
+                    out.add(plan.event)
+                else:
+                    out.add(self._future(stmt))
+        return out
+
+    def _future(self, stmt: syntax.Transfer) -> Symbol:
+        return next(s for s in self.tables.declares[stmt] if s.kind == "future")
+
+    def known(self, stmt: syntax.Stmt, loads: set[Symbol]) -> bool:
+        """Whether a wait before a statement says that one of the loads is complete."""
+        waited = self._waited_before(stmt)
+        if waited & loads:
+            return True
+        return any(
+            self._waited_before(trigger.stmt) & loads
+            for event in waited
+            if event in self.found
+            for trigger in self.found[event].plain
+        )
+
+    def _waited_before(self, stmt: syntax.Stmt) -> set[Symbol]:
+        """What is waited for before a statement, in nested statements too."""
+        return {
+            self.tables.uses[target.name]
+            for before in self.places.before(stmt)
+            for node in syntax.walk(before)
+            if isinstance(node, syntax.Wait)
+            for target in node.targets
+        }
