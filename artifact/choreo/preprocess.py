@@ -81,7 +81,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]*)"', re.MULTILINE)
 _CXX = re.compile(
     r"""
       (?P<newline>\n)
-    | (?P<space>[ \t\r\f\v]+|\\\r?\n)
+    | (?P<space>[ \t\r\f\v\ufeff]+|\\\r?\n)
     | (?P<comment>//(?:\\\r?\n|[^\n])*|/\*(?s:.*?)\*/)
     | (?P<unclosed>/\*)
     | (?P<raw>(?:u8|[uUL])?R"(?P<fence>[^\s()\\]{0,16})\((?s:.*?)\)(?P=fence)")
@@ -145,7 +145,7 @@ class _Splitter:
             match = _CXX.match(self._text, offset)
             assert match is not None  # the last form takes any character
             begin, offset = offset, match.end()
-            kind = match.lastgroup if match.lastgroup != "fence" else "raw"
+            kind = match.lastgroup
             if kind == "hash" and line_begins:
                 offset = self._directives.evaluate(begin)
             elif kind == "unclosed":

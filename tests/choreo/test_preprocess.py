@@ -101,6 +101,10 @@ def test_windows_line_ends_are_white_space() -> None:
     assert "".join(r.original for r in regions(text)) == text
 
 
+def test_a_byte_order_mark_is_white_space() -> None:
+    assert body("\ufeff#define A 3\n__co__ void f() { A }") == "3"
+
+
 def test_expanded_text_keeps_lines() -> None:
     text = "#define A(x) (x + 1)\n__co__ void f() {\n  x =\n#define B 2\n    A(B);\n}\n"
     (function,) = [r for r in regions(text) if r.kind == "function"]
