@@ -4,19 +4,22 @@
 // bm + 1 KV tiles, and what a task costs whatever its length. Equal numbers of tiles would therefore
 // be unequal work. The assignment is static and made once for a shape; nothing is stolen at run time.
 //
-//   1. Two neighbouring entries of batch x head make a pair, and a unit is one query tile of both.
-//      Pair after pair, long tiles first, a unit goes to the CTA with the least work so far.
-//   2. Units move or change places between the most and the least loaded CTA while that lessens the
-//      heavier of the two.
-//   3. Each list is ordered by batch and head, stably: CTAs that run at the same time then read
-//      the K and V of few heads, which stay in L2.
+//   1. Entries of batch x head are taken in pairs, one pair after the other. The query tiles of a pair go,
+//      long ones first, each to the CTA with the least work so far. Task by task, not head by head: the
+//      CTAs are then within a pair or two of each other, and the K and V in use stay in L2.
+//   2. A task moves from the most to the least loaded CTA, or two of one pair change places, while that
+//      lessens the heavier of the two.
+//   3. Each list is ordered by batch and head, long tiles first.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
+#include <queue>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace attention {
@@ -68,40 +71,43 @@ struct Schedule {
 
 namespace detail {
 
-struct Unit {
-  uint32_t pair;  // entries 2 * pair and 2 * pair + 1 of batch x head
+struct Task {
+  uint32_t entry;  // batch * heads + head
   uint32_t bm;
   int64_t cost;
 };
 
-// Moves a unit, or exchanges two, between the heaviest and the lightest bin; false when nothing helps.
-inline bool rebalance_once(std::vector<std::vector<Unit>>& bins, std::vector<int64_t>& costs) {
+// Moves a task from the heaviest to the lightest bin, or exchanges two of one pair; false when nothing helps.
+inline bool rebalance_once(std::vector<std::vector<Task>>& bins, std::vector<int64_t>& costs) {
   auto heavy = size_t(std::max_element(costs.begin(), costs.end()) - costs.begin());
   auto light = size_t(std::min_element(costs.begin(), costs.end()) - costs.begin());
-  int64_t gap = costs[heavy] - costs[light];
+  const int64_t gap = costs[heavy] - costs[light];
   // Passing `by` from heavy to light leaves a gap of |gap - 2 * by|; the best is nearest to half.
   int64_t best = gap;
   size_t give = 0, take = 0;
   bool exchange = false;
   for (size_t i = 0; i < bins[heavy].size(); ++i) {
-    int64_t by = bins[heavy][i].cost;
-    if (std::abs(gap - 2 * by) < best) best = std::abs(gap - 2 * by), give = i, exchange = false;
+    const Task& task = bins[heavy][i];
+    if (std::abs(gap - 2 * task.cost) < best) best = std::abs(gap - 2 * task.cost), give = i, exchange = false;
     for (size_t j = 0; j < bins[light].size(); ++j) {
-      int64_t net = by - bins[light][j].cost;
-      if (net > 0 && std::abs(gap - 2 * net) < best) best = std::abs(gap - 2 * net), give = i, take = j, exchange = true;
+      const Task& other = bins[light][j];
+      const int64_t by = task.cost - other.cost;
+      if (other.entry / 2 == task.entry / 2 && by > 0 && std::abs(gap - 2 * by) < best)
+        best = std::abs(gap - 2 * by), give = i, take = j, exchange = true;
     }
   }
   if (best >= gap) return false;
-  Unit unit = bins[heavy][give];
-  bins[heavy].erase(bins[heavy].begin() + std::ptrdiff_t(give));
-  costs[heavy] -= unit.cost, costs[light] += unit.cost;
+  const Task task = bins[heavy][give];
+  costs[heavy] -= task.cost, costs[light] += task.cost;
   if (exchange) {
-    Unit back = bins[light][take];
-    bins[light].erase(bins[light].begin() + std::ptrdiff_t(take));
-    bins[heavy].push_back(back);
-    costs[light] -= back.cost, costs[heavy] += back.cost;
+    const Task other = bins[light][take];
+    costs[light] -= other.cost, costs[heavy] += other.cost;
+    bins[heavy][give] = other;
+    bins[light][take] = task;
+  } else {
+    bins[heavy].erase(bins[heavy].begin() + std::ptrdiff_t(give));
+    bins[light].push_back(task);
   }
-  bins[light].push_back(unit);
   return true;
 }
 
@@ -113,18 +119,23 @@ inline bool rebalance_once(std::vector<std::vector<Unit>>& bins, std::vector<int
 inline Schedule make_schedule(unsigned batch, unsigned heads, unsigned tiles, unsigned ctas, int fixed_cost) {
   if (!ctas || !batch || !heads || !tiles) throw std::invalid_argument("a schedule needs CTAs, batch, heads and tiles");
   if (std::string why = task_refuses(batch, heads, tiles); !why.empty()) throw std::invalid_argument(why);
-  const unsigned entries = batch * heads, pairs = (entries + 1) / 2;
+  const unsigned entries = batch * heads;
 
-  std::vector<std::vector<detail::Unit>> bins(ctas);
+  std::vector<std::vector<detail::Task>> bins(ctas);
   std::vector<int64_t> costs(ctas, 0);
-  for (unsigned pair = 0; pair < pairs; ++pair)
-    for (unsigned left = tiles; left-- > 0;) {
-      int64_t members = std::min(2u, entries - 2 * pair);
-      detail::Unit unit{pair, left, members * task_cost(left, fixed_cost)};
-      auto lightest = size_t(std::min_element(costs.begin(), costs.end()) - costs.begin());
-      bins[lightest].push_back(unit);
-      costs[lightest] += unit.cost;
-    }
+  // The lightest bin is on top; of equal ones the first.
+  std::priority_queue<std::pair<int64_t, size_t>, std::vector<std::pair<int64_t, size_t>>, std::greater<>> lightest;
+  for (size_t c = 0; c < ctas; ++c) lightest.push({0, c});
+  for (unsigned first = 0; first < entries; first += 2)
+    for (unsigned left = tiles; left-- > 0;)
+      for (unsigned entry = first; entry < std::min(first + 2, entries); ++entry) {
+        const size_t c = lightest.top().second;
+        lightest.pop();
+        const detail::Task task{entry, left, task_cost(left, fixed_cost)};
+        bins[c].push_back(task);
+        costs[c] += task.cost;
+        lightest.push({costs[c], c});
+      }
   // Each step lessens a gap by a whole number, so that this ends; the bound keeps odd shapes quick.
   for (unsigned step = 0; step < 4 * ctas && detail::rebalance_once(bins, costs); ++step) {
   }
@@ -133,19 +144,11 @@ inline Schedule make_schedule(unsigned batch, unsigned heads, unsigned tiles, un
   schedule.costs = costs;
   schedule.offsets.push_back(0);
   for (auto& bin : bins) {
-    std::stable_sort(bin.begin(), bin.end(),
-                     [](const detail::Unit& a, const detail::Unit& b) {
-                       return a.pair != b.pair ? a.pair < b.pair : a.bm > b.bm;
-                     });
-    // Within a pair the first head's tiles come before the second's, long ones first.
-    for (size_t from = 0; from < bin.size();) {
-      size_t to = from;
-      while (to < bin.size() && bin[to].pair == bin[from].pair) ++to;
-      for (unsigned entry = 2 * bin[from].pair; entry < std::min(2 * bin[from].pair + 2, entries); ++entry)
-        for (size_t i = from; i < to; ++i)
-          schedule.tasks.push_back(pack_task(bin[i].bm, entry % heads, entry / heads));
-      from = to;
-    }
+    std::stable_sort(bin.begin(), bin.end(), [](const detail::Task& a, const detail::Task& b) {
+      return a.entry != b.entry ? a.entry < b.entry : a.bm > b.bm;
+    });
+    for (const detail::Task& task : bin)
+      schedule.tasks.push_back(pack_task(task.bm, task.entry % heads, task.entry / heads));
     schedule.offsets.push_back(uint32_t(schedule.tasks.size()));
   }
   return schedule;
