@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from artifact.build.failures import BuildFailed
-from artifact.build.toolchain import Tool, ask, find_companion
+from artifact.build.toolchain import WHEELS, Tool, ask, find_companion
 from artifact.errors import EnvironmentUnmet
 
 _FUNCTION = re.compile(r"^\s*Function : (\S+)", re.MULTILINE)
@@ -25,8 +25,7 @@ def require_disassembler(nvcc: Tool, environ: Mapping[str, str] | None = None) -
             "there is no cuobjdump to look at the machine code with",
             expected="cuobjdump beside nvcc, in CUDA_HOME, on PATH or from its package",
             found="none",
-            next="install the whole CUDA Toolkit, or: "
-            "pip install --require-hashes --no-deps -r envs/cuda/requirements.lock",
+            next=f"install the whole CUDA Toolkit, or: {WHEELS}",
         )
     return tool
 

@@ -26,6 +26,9 @@ from artifact.model.manifest import Manifest
 TOOLKIT = "CUDA Toolkit"
 """The name of the manifest's dependency whose version is that of nvcc."""
 
+WHEELS = "pip install --require-hashes --no-deps -r envs/cuda/requirements.lock"
+"""How the pinned toolkit is had as packages of an interpreter."""
+
 _PACKAGES = {
     "nvcc": "nvidia-cuda-nvcc",
     "cuobjdump": "nvidia-cuda-cuobjdump",

@@ -11,7 +11,7 @@ from artifact.build import closure, toolchain
 from artifact.build.closure import Library
 from artifact.build.failures import ToolchainDiffers
 from artifact.build.headers import Headers, find_headers, headers_difference
-from artifact.build.toolchain import Tool
+from artifact.build.toolchain import WHEELS, Tool
 from artifact.errors import EnvironmentUnmet
 from artifact.model.build import Toolkit
 from artifact.model.manifest import Manifest
@@ -125,8 +125,7 @@ def require_pinned(differences: tuple[str, ...], unlocked: bool) -> None:
             "the toolchain is not the one that the manifest pins",
             expected="the pinned CUDA Toolkit and headers",
             found=differences[0] if len(differences) == 1 else f"{len(differences)} differences",
-            next="name the pinned one (--nvcc PATH, --cutlass DIR), or install it: pip install "
-            "--require-hashes --no-deps -r envs/cuda/requirements.lock\n"
+            next=f"name the pinned one (--nvcc PATH, --cutlass DIR), or install it: {WHEELS}\n"
             "or accept and record this one: --unlocked-env (every table will say UNLOCKED)",
             details=differences if len(differences) > 1 else (),
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from artifact.build.headers import HEADERS, find_headers, headers_difference
 from artifact.build.toolchain import (
     TOOLKIT,
+    WHEELS,
     Tool,
     dependency,
     find_companion,
@@ -32,6 +33,7 @@ def compiler(subject: Subject) -> tuple[Check, Tool | None]:
     if nvcc_difference(nvcc, subject.manifest) is not None and pin is not None:
         mend: tuple[str, ...] = (
             f"install the CUDA Toolkit whose nvcc is {pin.version}, or name it: --nvcc PATH",
+            f"or take its wheels: {WHEELS}",
             "or accept and record another one: --unlocked-env",
         )
         return Check("nvcc", subject.differs, found, f"{pin.version}", mend, BUILD), nvcc
@@ -74,6 +76,7 @@ def headers(subject: Subject) -> Check:
         wanted = "" if pin is None else f"{pin.version or ''} {pin.revision or ''}".strip()
         mend: tuple[str, ...] = (
             f"git clone {HEADERS}, check out {wanted}, and name it: --cutlass DIR",
+            f"or take its wheel: {WHEELS}",
             "or accept and record others: --unlocked-env",
         )
         return Check("headers", subject.differs, f"{found}: {difference}", wanted, mend, BUILD)
@@ -94,7 +97,10 @@ def disassemblers(subject: Subject, nvcc: Tool | None) -> Check:
         return Check("disassemblers", "ok", words, scope=BUILD)
     packages = " ".join(f"nvidia-cuda-{name}" for name in missing)
     # They have releases of their own, and read the code of every older compiler.
-    mend = (f"install the whole CUDA Toolkit, or, as new as nvcc or newer: pip install {packages}",)
+    mend = (
+        f"install the whole CUDA Toolkit, or, as new as nvcc or newer: pip install {packages}",
+        f"or take the pinned wheels: {WHEELS}",
+    )
     return Check("disassemblers", "absent", words, "both", mend, BUILD)
 
 

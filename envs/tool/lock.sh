@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Resolve the two environments of the tool again: envs/tool (what run.sh installs) and envs/dev (what
-# test.sh installs). One lock serves Python 3.10 and newer; it names no host.
+# Resolve the environments of the tool again: envs/tool (what run.sh installs), envs/dev (what test.sh
+# installs) and envs/cuda (the CUDA toolkit as wheels, for a machine without one). One lock serves
+# Python 3.10 and newer; it names no host.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 resolve() {
@@ -10,3 +11,4 @@ resolve() {
 resolve pyproject.toml envs/tool/requirements.in --output-file envs/tool/requirements.lock
 resolve pyproject.toml envs/tool/requirements.in --extra env --extra test \
   --constraint envs/tool/requirements.lock --output-file envs/dev/requirements.lock
+resolve --no-deps envs/cuda/requirements.in --output-file envs/cuda/requirements.lock

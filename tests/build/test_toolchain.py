@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -264,6 +265,23 @@ def test_what_differs_from_the_pins(tmp_path: Path) -> None:
     assert headers_difference(there, unknown) == (
         "the headers are in no git checkout, pinned is the commit 0123456789ab"
     )
+
+
+def test_a_pinned_commit_is_a_checkouts_and_a_pinned_version_the_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The artifact pins both: the commit that was published, and the wheel."""
+    both = manifest_with('version = "4.2.1"\nrevision = "0123456789abcdef"')
+    copied = find_headers(headers_(tmp_path / "include"), {})
+    assert "in no git checkout" in str(headers_difference(copied, both))
+    package = replace(copied, origin="PyPI")
+    assert headers_difference(package, both) is None
+    assert headers_difference(replace(package, version="4.3.0"), both) == (
+        "the headers are 4.3.0, pinned are 4.2.1"
+    )
+    checkout = replace(copied, revision="0123456789abcdef" + "0" * 24, version="4.9.9")
+    assert headers_difference(checkout, both) is None
+    assert headers_difference(replace(checkout, modified=True), both) is not None
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")

@@ -89,6 +89,8 @@ def test_native_backends_need_a_compiler(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CUDA_HOME", raising=False)
+    # The toolkit's wheels may be installed beside the tests.
+    monkeypatch.setattr("artifact.build.toolchain.packaged", lambda *a: None)
     with_gpu_backend(fake_artifact)
     named = {"workload": "big", "nvcc": Path("/nowhere/nvcc")}
     assert diagnose(fake_artifact, make_nvml(), **named).ready
