@@ -33,9 +33,11 @@ inline int run(int argc, char** argv, const Implementation& implementation) {
   const char* program = argc > 0 ? argv[0] : implementation.name.c_str();
   try {
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-    const native::Options options = native::parse_options(arguments, [](const char* name) { return std::getenv(name); });
+    const native::Options options =
+        native::parse_options(arguments, [](const char* name) { return std::getenv(name); });
     if (options.help) {
-      std::printf("Usage: %s [OPTIONS]\nCausal attention, implementation %s.\n\n%s", program, implementation.name.c_str(), native::kOptionsHelp);
+      std::printf("Usage: %s [OPTIONS]\nCausal attention, implementation %s.\n\n%s", program,
+                  implementation.name.c_str(), native::kOptionsHelp);
       return native::kDone;
     }
     if (options.worker) return native::serve(options.backend, implementation, options.profile_window);

@@ -331,7 +331,8 @@ class Reader {
     } else if (code < 0x10000) {
       out += {char(0xe0 | (code >> 12)), char(0x80 | ((code >> 6) & 0x3f)), char(0x80 | (code & 0x3f))};
     } else {
-      out += {char(0xf0 | (code >> 18)), char(0x80 | ((code >> 12) & 0x3f)), char(0x80 | ((code >> 6) & 0x3f)), char(0x80 | (code & 0x3f))};
+      out += {char(0xf0 | (code >> 18)), char(0x80 | ((code >> 12) & 0x3f)), char(0x80 | ((code >> 6) & 0x3f)),
+              char(0x80 | (code & 0x3f))};
     }
   }
 
@@ -339,7 +340,9 @@ class Reader {
     const char c = peek();
     ++at_;
     switch (c) {
-      case '"': case '\\': case '/': out += c; return;
+      case '"':
+      case '\\':
+      case '/': out += c; return;
       case 'b': out += '\b'; return;
       case 'f': out += '\f'; return;
       case 'n': out += '\n'; return;

@@ -42,7 +42,8 @@ inline void abend_true(cudaError_t code, const char* file = __builtin_FILE(), in
 // Throws unless a call of the driver API succeeded.
 inline void abend_true(CUresult code, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (code != CUDA_SUCCESS) {
-    throw Error(detail::place(file, line) + ": a call of the CUDA driver failed with CUresult " + std::to_string(int(code)));
+    throw Error(detail::place(file, line) + ": a call of the CUDA driver failed with CUresult " +
+                std::to_string(int(code)));
   }
 }
 
@@ -52,10 +53,12 @@ inline void abend_true(bool failed, const char* file = __builtin_FILE(), int lin
 }
 
 // Throws unless `condition` holds. Generated host functions check shapes with it.
-inline void runtime_check(bool condition, const char* text, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+inline void runtime_check(bool condition, const char* text, const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE()) {
   if (!condition) throw Error(detail::place(file, line) + ": " + text);
 }
-inline void runtime_check(bool condition, const std::string& text, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+inline void runtime_check(bool condition, const std::string& text, const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE()) {
   runtime_check(condition, text.c_str(), file, line);
 }
 

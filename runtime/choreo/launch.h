@@ -61,7 +61,8 @@ inline void allow_dynamic_shared(const void* function, std::size_t bytes) {
     int most = 0;
     cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     throw CudaError(code, kernel_name(function) + " needs " + std::to_string(bytes) +
-                              " bytes of dynamic shared memory; a block of this device has at most " + std::to_string(most));
+                              " bytes of dynamic shared memory; a block of this device has at most " +
+                              std::to_string(most));
   }
   all.push_back({function, device, bytes});
 }
@@ -72,7 +73,8 @@ inline const LaunchRecord& last_launch() { return detail::launch_record(); }
 
 // Enqueue `kernel(args...)` on `stream`. Arguments convert to the kernel's parameters as in a call.
 template <typename... P, typename... A>
-void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, cudaStream_t stream, A&&... args) {
+void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t dynamic_shared_bytes, cudaStream_t stream,
+            A&&... args) {
   static_assert(sizeof...(P) == sizeof...(A), "a kernel is launched with as many arguments as it has parameters");
   const void* function = reinterpret_cast<const void*>(kernel);
   detail::allow_dynamic_shared(function, dynamic_shared_bytes);
@@ -83,8 +85,9 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t dynamic_sha
   config.stream = stream;
   const cudaError_t code = cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
   if (code != cudaSuccess) {
-    throw CudaError(code, "launch of " + detail::kernel_name(function) + ", grid " + detail::dimensions(grid) + ", block " +
-                              detail::dimensions(block) + ", dynamic shared memory " + std::to_string(dynamic_shared_bytes));
+    throw CudaError(code, "launch of " + detail::kernel_name(function) + ", grid " + detail::dimensions(grid) +
+                              ", block " + detail::dimensions(block) + ", dynamic shared memory " +
+                              std::to_string(dynamic_shared_bytes));
   }
   LaunchRecord& record = detail::launch_record();
   record.function = function;

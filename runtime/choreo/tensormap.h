@@ -33,8 +33,8 @@ struct TensorMapSpec {
   int swizzle_bytes = 0;                              // 0 (none), 32, 64 or 128
 
   bool operator==(const TensorMapSpec& other) const {
-    bool same = base == other.base && type == other.type && element_bytes == other.element_bytes && rank == other.rank &&
-                swizzle_bytes == other.swizzle_bytes;
+    bool same = base == other.base && type == other.type && element_bytes == other.element_bytes &&
+                rank == other.rank && swizzle_bytes == other.swizzle_bytes;
     for (unsigned i = 0; i < kMaxTensorMapRank; ++i) same = same && dims[i] == other.dims[i] && box[i] == other.box[i];
     for (unsigned i = 0; i + 1 < kMaxTensorMapRank; ++i) same = same && pitches[i] == other.pitches[i];
     return same;
@@ -63,15 +63,19 @@ constexpr CUtensorMapDataType tensor_map_type() {
 // Why the hardware has no such map, by the limits of the driver API's reference; empty where it has one.
 inline std::string tensor_map_problem(const TensorMapSpec& spec) {
   auto at = [](const char* name, unsigned i) { return std::string(name) + "[" + std::to_string(i) + "]"; };
-  if (spec.rank < 1 || spec.rank > kMaxTensorMapRank) return "the rank is " + std::to_string(spec.rank) + ", not 1 to 5";
-  if (spec.base == nullptr || reinterpret_cast<std::uintptr_t>(spec.base) % 16 != 0) return "the address is null or no multiple of 16 bytes";
+  if (spec.rank < 1 || spec.rank > kMaxTensorMapRank)
+    return "the rank is " + std::to_string(spec.rank) + ", not 1 to 5";
+  if (spec.base == nullptr || reinterpret_cast<std::uintptr_t>(spec.base) % 16 != 0)
+    return "the address is null or no multiple of 16 bytes";
   const int swizzle = spec.swizzle_bytes;
   if (swizzle != 0 && swizzle != 32 && swizzle != 64 && swizzle != 128) {
     return "a swizzle of " + std::to_string(swizzle) + " bytes is none of 0, 32, 64, 128";
   }
   for (unsigned i = 0; i < spec.rank; ++i) {
-    if (spec.dims[i] < 1 || spec.dims[i] > (1ull << 32)) return at("dims", i) + " is " + std::to_string(spec.dims[i]) + ", not 1 to 2^32";
-    if (spec.box[i] < 1 || spec.box[i] > 256) return at("box", i) + " is " + std::to_string(spec.box[i]) + ", not 1 to 256";
+    if (spec.dims[i] < 1 || spec.dims[i] > (1ull << 32))
+      return at("dims", i) + " is " + std::to_string(spec.dims[i]) + ", not 1 to 2^32";
+    if (spec.box[i] < 1 || spec.box[i] > 256)
+      return at("box", i) + " is " + std::to_string(spec.box[i]) + ", not 1 to 256";
   }
   for (unsigned i = 0; i + 1 < spec.rank; ++i) {
     if (spec.pitches[i] % 16 != 0 || spec.pitches[i] >= (1ull << 40)) {
@@ -81,7 +85,8 @@ inline std::string tensor_map_problem(const TensorMapSpec& spec) {
   const std::uint64_t inner = std::uint64_t(spec.box[0]) * spec.element_bytes;
   if (inner % 16 != 0) return "a row of the box has " + std::to_string(inner) + " bytes, no multiple of 16";
   if (swizzle != 0 && inner > std::uint64_t(swizzle)) {
-    return "a row of the box has " + std::to_string(inner) + " bytes, more than the swizzle's " + std::to_string(swizzle);
+    return "a row of the box has " + std::to_string(inner) + " bytes, more than the swizzle's " +
+           std::to_string(swizzle);
   }
   return "";
 }
@@ -104,9 +109,11 @@ inline auto tensor_map_encoder() {
   static const Encode encode = [] {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult state = cudaDriverEntryPointSymbolNotFound;
-    const cudaError_t code = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &state);
+    const cudaError_t code =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &state);
     if (code != cudaSuccess) throw CudaError(code, "looking for cuTensorMapEncodeTiled in the driver");
-    runtime_check(found != nullptr && state == cudaDriverEntryPointSuccess, "the driver has no cuTensorMapEncodeTiled: it is older than CUDA 12.0");
+    runtime_check(found != nullptr && state == cudaDriverEntryPointSuccess,
+                  "the driver has no cuTensorMapEncodeTiled: it is older than CUDA 12.0");
     return reinterpret_cast<Encode>(found);
   }();
   return encode;
@@ -116,8 +123,9 @@ inline auto tensor_map_encoder() {
 
 // The description of a map. `dims` and `box` have one value a dimension, `pitches` one less; innermost first.
 template <typename T>
-TensorMapSpec tensor_map_spec(const T* base, std::initializer_list<std::uint64_t> dims, std::initializer_list<std::uint64_t> pitches,
-                              std::initializer_list<std::uint32_t> box, int swizzle_bytes) {
+TensorMapSpec tensor_map_spec(const T* base, std::initializer_list<std::uint64_t> dims,
+                              std::initializer_list<std::uint64_t> pitches, std::initializer_list<std::uint32_t> box,
+                              int swizzle_bytes) {
   runtime_check(dims.size() >= 1 && dims.size() <= kMaxTensorMapRank, "a tensor map has 1 to 5 dimensions");
   runtime_check(box.size() == dims.size() && pitches.size() + 1 == dims.size(),
                 "a tensor map of rank n has n dims, n box extents and n - 1 pitches");
@@ -151,14 +159,16 @@ inline CUtensorMap encode_tensor_map(const TensorMapSpec& spec) {
                                                                 : CU_TENSOR_MAP_SWIZZLE_NONE;
   CUtensorMap map;
   const CUresult code = detail::tensor_map_encoder()(
-      &map, spec.type, spec.rank, const_cast<void*>(spec.base), dims, pitches, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) throw Error(detail::tensor_map_text(spec) + ": the driver refuses it with CUresult " + std::to_string(int(code)));
+      &map, spec.type, spec.rank, const_cast<void*>(spec.base), dims, pitches, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code != CUDA_SUCCESS)
+    throw Error(detail::tensor_map_text(spec) + ": the driver refuses it with CUresult " + std::to_string(int(code)));
   return map;
 }
 
 // A BF16 map, encoded at once.
-inline CUtensorMap encode_bf16_map(const bf16* base, std::initializer_list<std::uint64_t> dims, std::initializer_list<std::uint64_t> pitches,
+inline CUtensorMap encode_bf16_map(const bf16* base, std::initializer_list<std::uint64_t> dims,
+                                   std::initializer_list<std::uint64_t> pitches,
                                    std::initializer_list<std::uint32_t> box, int swizzle_bytes) {
   return encode_tensor_map(tensor_map_spec(base, dims, pitches, box, swizzle_bytes));
 }

@@ -46,7 +46,8 @@ class Buffer {
   explicit Buffer(std::size_t count) : count_(count) {
     void* data = nullptr;
     const cudaError_t code = cudaMalloc(&data, bytes());
-    if (code != cudaSuccess) throw CudaFailure(code, "allocating " + std::to_string(bytes()) + " bytes of device memory");
+    if (code != cudaSuccess)
+      throw CudaFailure(code, "allocating " + std::to_string(bytes()) + " bytes of device memory");
     data_ = static_cast<T*>(data);
   }
   ~Buffer() { cudaFree(data_); }
@@ -95,7 +96,8 @@ inline std::string require_device(const void* kernel) {
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found != cudaSuccess || count < 1) {
     cudaGetLastError();
-    throw Refused("failed", "there is no GPU to run on", "one CUDA device", found != cudaSuccess ? cudaGetErrorString(found) : "none");
+    throw Refused("failed", "there is no GPU to run on", "one CUDA device",
+                  found != cudaSuccess ? cudaGetErrorString(found) : "none");
   }
   check(cudaSetDevice(0), "using the GPU");
   cudaDeviceProp device;
@@ -104,7 +106,8 @@ inline std::string require_device(const void* kernel) {
   if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
     const std::string reason = cudaGetErrorString(cudaGetLastError());
     throw Refused("failed", "the executable has no code for this GPU", "compute capability 9.0 (sm_90a)",
-                  std::string(device.name) + ", compute capability " + std::to_string(device.major) + "." + std::to_string(device.minor) + ": " + reason);
+                  std::string(device.name) + ", compute capability " + std::to_string(device.major) + "." +
+                      std::to_string(device.minor) + ": " + reason);
   }
   return device.name;
 }

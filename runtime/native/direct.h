@@ -22,9 +22,10 @@ inline double tflops(const Shape& shape, double ms) {
 }
 
 // Returns whether both gates, and the stress where it was asked for, passed.
-inline bool run_shape(const Options& options, const attention::Implementation& implementation, const Shape& shape, const std::string& device) {
-  std::printf("%s: B=%d S=%d H=%d D=%d, seed %llu, %s\n", implementation.name.c_str(), shape.batch, shape.seq, shape.heads, shape.dim,
-              static_cast<unsigned long long>(options.seed), device.c_str());
+inline bool run_shape(const Options& options, const attention::Implementation& implementation, const Shape& shape,
+                      const std::string& device) {
+  std::printf("%s: B=%d S=%d H=%d D=%d, seed %llu, %s\n", implementation.name.c_str(), shape.batch, shape.seq,
+              shape.heads, shape.dim, static_cast<unsigned long long>(options.seed), device.c_str());
   Session session(implementation, shape, options.seed, options.parameters);
   session.fill_on_host();
   const double setup_ms = session.set_up();
@@ -35,17 +36,21 @@ inline bool run_shape(const Options& options, const attention::Implementation& i
   const double ratio = worst_ratio(figures);
   const bool published = published_gate(figures), strict = ratio <= kStrictFactor;
   std::printf("  setup   %.3f ms\n", setup_ms);
-  std::printf("  error   max abs %.5g (plain BF16 %.5g) over %lld elements, %llu not finite\n", figures.max_abs, figures.max_abs0,
-              static_cast<long long>(figures.elements), static_cast<unsigned long long>(figures.nonfinite));
-  std::printf("  gates   published %s (%llu elements outside), strict %s (worst ratio %.3f, allowed %.0f)\n", published ? "PASS" : "FAIL",
-              static_cast<unsigned long long>(figures.outside_tolerance), strict ? "PASS" : "FAIL", ratio, kStrictFactor);
+  std::printf("  error   max abs %.5g (plain BF16 %.5g) over %lld elements, %llu not finite\n", figures.max_abs,
+              figures.max_abs0, static_cast<long long>(figures.elements),
+              static_cast<unsigned long long>(figures.nonfinite));
+  std::printf("  gates   published %s (%llu elements outside), strict %s (worst ratio %.3f, allowed %.0f)\n",
+              published ? "PASS" : "FAIL", static_cast<unsigned long long>(figures.outside_tolerance),
+              strict ? "PASS" : "FAIL", ratio, kStrictFactor);
   bool good = published && strict;
   if (options.stress > 0) {
     const Session::Instability found = session.stress(options.stress);
-    std::printf("  stress  %lld of %lld launches differ from the first\n", static_cast<long long>(found.differing), static_cast<long long>(found.launches));
+    std::printf("  stress  %lld of %lld launches differ from the first\n", static_cast<long long>(found.differing),
+                static_cast<long long>(found.launches));
     if (found.differing > 0) {
-      std::printf("          launch %lld first: %llu elements, the lowest index %llu\n", static_cast<long long>(found.first_launch),
-                  static_cast<unsigned long long>(found.elements), static_cast<unsigned long long>(found.first_element));
+      std::printf("          launch %lld first: %llu elements, the lowest index %llu\n",
+                  static_cast<long long>(found.first_launch), static_cast<unsigned long long>(found.elements),
+                  static_cast<unsigned long long>(found.first_element));
     }
     good = good && found.differing == 0;
   }
@@ -72,7 +77,8 @@ inline int run_direct(const Options& options, const attention::Implementation& i
     return kEnvironment;
   }
   bool good = true;
-  for (int length : options.lengths) good = run_shape(options, implementation, {options.batch, length, options.heads, kHeadDimension}, device) && good;
+  for (int length : options.lengths)
+    good = run_shape(options, implementation, {options.batch, length, options.heads, kHeadDimension}, device) && good;
   return good ? kDone : kGateFailed;
 }
 

@@ -60,7 +60,9 @@ inline Figures figures_from(const RawFigures& raw, const Shape& shape, int band_
     std::memcpy(&value, &bits, sizeof value);
     return double(value);
   };
-  const auto root = [](double value) { return value >= 0 ? std::sqrt(value) : std::numeric_limits<double>::quiet_NaN(); };
+  const auto root = [](double value) {
+    return value >= 0 ? std::sqrt(value) : std::numeric_limits<double>::quiet_NaN();
+  };
   Figures result;
   result.elements = shape.elements();
   result.rows = shape.rows();
@@ -86,21 +88,24 @@ inline Figures figures_from(const RawFigures& raw, const Shape& shape, int band_
 inline json::Value to_json(const Figures& figures) {
   json::Value::Array bands;
   for (const Band& band : figures.bands) {
-    bands.push_back(json::Value::Object{{"first", band.first}, {"last", band.last}, {"rows", band.rows}, {"e_max", band.e_max},
-                                        {"e_rms", band.e_rms}, {"e0_max", band.e0_max}, {"e0_rms", band.e0_rms}});
+    bands.push_back(json::Value::Object{{"first", band.first},
+                                        {"last", band.last},
+                                        {"rows", band.rows},
+                                        {"e_max", band.e_max},
+                                        {"e_rms", band.e_rms},
+                                        {"e0_max", band.e0_max},
+                                        {"e0_rms", band.e0_rms}});
   }
-  return json::Value::Object{{"elements", figures.elements},
-                             {"rows", figures.rows},
-                             {"nonfinite", figures.nonfinite},
-                             {"outside_tolerance", figures.outside_tolerance},
-                             {"max_abs", figures.max_abs},
-                             {"max_abs0", figures.max_abs0},
+  return json::Value::Object{{"elements", figures.elements},   {"rows", figures.rows},
+                             {"nonfinite", figures.nonfinite}, {"outside_tolerance", figures.outside_tolerance},
+                             {"max_abs", figures.max_abs},     {"max_abs0", figures.max_abs0},
                              {"bands", std::move(bands)}};
 }
 
 // The published gate: every element finite and within the tolerance.
 inline bool published_gate(const Figures& figures) {
-  return figures.nonfinite == 0 && figures.outside_tolerance == 0 && figures.max_abs >= 0 && std::isfinite(figures.max_abs);
+  return figures.nonfinite == 0 && figures.outside_tolerance == 0 && figures.max_abs >= 0 &&
+         std::isfinite(figures.max_abs);
 }
 
 // The largest ratio that the strict gate judges: error to the plain implementation's, over the bands' maxima and

@@ -29,7 +29,8 @@ constexpr InputTensor kInputs[3] = {{"q", 0, 1}, {"k", 1, 1}, {"v", 2, 0}};
 constexpr unsigned kStreamsOfASet = 3;  // input set g uses streams 3 g, 3 g + 1, 3 g + 2
 
 // `count` (a multiple of 4) BF16 values of `tensor` in input set `set`, on the device.
-inline void fill_on_device(std::uint16_t* out, std::size_t count, std::uint64_t seed, const InputTensor& tensor, unsigned set) {
+inline void fill_on_device(std::uint16_t* out, std::size_t count, std::uint64_t seed, const InputTensor& tensor,
+                           unsigned set) {
   philox_fill<<<4096, 256>>>(out, count, seed, tensor.stream + set * kStreamsOfASet, tensor.log2_half_width);
   check_launch("generating inputs");
 }
@@ -39,13 +40,14 @@ inline void fill_on_device(std::uint16_t* out, std::size_t count, std::uint64_t 
 inline void fill_on_host(std::uint16_t* out, std::size_t count, std::uint64_t seed, const InputTensor& tensor) {
   const auto fill = [=](std::size_t first, std::size_t last) {
     for (std::size_t block = first; block < last; ++block) {
-      const philox::Words words =
-          philox::philox4x32_10({{unsigned(block), unsigned(block >> 32), tensor.stream, 0u}}, unsigned(seed), unsigned(seed >> 32));
+      const philox::Words words = philox::philox4x32_10({{unsigned(block), unsigned(block >> 32), tensor.stream, 0u}},
+                                                        unsigned(seed), unsigned(seed >> 32));
       for (int i = 0; i < 4; ++i) out[4 * block + i] = philox::to_input(words.w[i], tensor.log2_half_width);
     }
   };
   const std::size_t blocks = count / 4;
-  const std::size_t workers = std::max<std::size_t>(1, std::min<std::size_t>(std::thread::hardware_concurrency(), blocks / 65536));
+  const std::size_t workers =
+      std::max<std::size_t>(1, std::min<std::size_t>(std::thread::hardware_concurrency(), blocks / 65536));
   std::vector<std::future<void>> jobs;
   for (std::size_t i = 0; i < workers; ++i) {
     jobs.push_back(std::async(std::launch::async, fill, blocks * i / workers, blocks * (i + 1) / workers));
@@ -86,7 +88,8 @@ inline std::string digest_of_device(const void* data, std::size_t bytes) {
   const auto begin = [&](std::size_t chunk) {
     Pinned& buffer = buffers[chunk % 2];
     const auto* source = static_cast<const unsigned char*>(data) + chunk * kChunk;
-    check(cudaMemcpyAsync(buffer.data, source, size(chunk), cudaMemcpyDeviceToHost, copies.stream), "copying inputs to the host");
+    check(cudaMemcpyAsync(buffer.data, source, size(chunk), cudaMemcpyDeviceToHost, copies.stream),
+          "copying inputs to the host");
     check(cudaEventRecord(buffer.filled, copies.stream), "recording a CUDA event");
   };
   Sha256 digest;
@@ -102,7 +105,8 @@ inline std::string digest_of_device(const void* data, std::size_t bytes) {
 }  // namespace detail
 
 // SHA-256 of each tensor's bytes, little-endian as on the device; one thread a tensor.
-inline std::map<std::string, std::string> digests(const std::array<const std::uint16_t*, 3>& tensors, std::size_t count) {
+inline std::map<std::string, std::string> digests(const std::array<const std::uint16_t*, 3>& tensors,
+                                                  std::size_t count) {
   synchronize("generating inputs");
   std::array<std::future<std::string>, 3> jobs;
   for (int i = 0; i < 3; ++i) {

@@ -47,13 +47,16 @@ inline constexpr const char kOptionsHelp[] =
 
 namespace detail {
 
-inline std::int64_t whole_number(const std::string& where, const std::string& text, std::int64_t low, std::int64_t high) {
+inline std::int64_t whole_number(const std::string& where, const std::string& text, std::int64_t low,
+                                 std::int64_t high) {
   errno = 0;
   char* end = nullptr;
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789", text[0] == '-' ? 1 : 0) == std::string::npos;
+  const bool digits =
+      !text.empty() && text.find_first_not_of("0123456789", text[0] == '-' ? 1 : 0) == std::string::npos;
   const long long value = std::strtoll(text.c_str(), &end, 10);
   if (!digits || *end != '\0' || errno != 0 || value < low || value > high) {
-    throw UsageError(where + " takes an integer from " + std::to_string(low) + " to " + std::to_string(high) + ", not \"" + text + "\"");
+    throw UsageError(where + " takes an integer from " + std::to_string(low) + " to " + std::to_string(high) +
+                     ", not \"" + text + "\"");
   }
   return value;
 }
@@ -63,7 +66,8 @@ inline std::uint64_t seed_of(const std::string& text) {
   char* end = nullptr;
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   const unsigned long long value = std::strtoull(text.c_str(), &end, 10);
-  if (!digits || *end != '\0' || errno != 0) throw UsageError("--seed takes an integer from 0 to 2^64 - 1, not \"" + text + "\"");
+  if (!digits || *end != '\0' || errno != 0)
+    throw UsageError("--seed takes an integer from 0 to 2^64 - 1, not \"" + text + "\"");
   return value;
 }
 
@@ -102,9 +106,10 @@ Options parse_options(const std::vector<std::string>& arguments, Environment&& e
       direct_only = name;
       const std::string text = value();
       const std::size_t equals = text.find('=');
-      if (equals == std::string::npos || equals == 0) throw UsageError("--parameter takes NAME=VALUE, not \"" + text + "\"");
-      options.parameters[text.substr(0, equals)] =
-          int(detail::whole_number("--parameter " + text.substr(0, equals), text.substr(equals + 1), std::numeric_limits<int>::min(), kInt));
+      if (equals == std::string::npos || equals == 0)
+        throw UsageError("--parameter takes NAME=VALUE, not \"" + text + "\"");
+      options.parameters[text.substr(0, equals)] = int(detail::whole_number(
+          "--parameter " + text.substr(0, equals), text.substr(equals + 1), std::numeric_limits<int>::min(), kInt));
     } else throw UsageError("there is no option \"" + name + "\"");
   }
   if (options.help) return options;
@@ -117,7 +122,9 @@ Options parse_options(const std::vector<std::string>& arguments, Environment&& e
   if (const char* length = environment("MHA_SEQ"); length != nullptr && !seq_given) {
     options.lengths = {int(detail::whole_number("MHA_SEQ", length, 1, kInt))};
   }
-  if (const char* off = environment("CHOREO_DISABLE_TIMING"); off != nullptr && std::string(off) != "" && std::string(off) != "0") options.timing = false;
+  if (const char* off = environment("CHOREO_DISABLE_TIMING");
+      off != nullptr && std::string(off) != "" && std::string(off) != "0")
+    options.timing = false;
   return options;
 }
 

@@ -36,7 +36,8 @@ struct Problem {
 
  private:
   View view(choreo::bf16* data) const {
-    return choreo::make_spanview<choreo::bf16, 4>(data, {std::size_t(batch), std::size_t(seq), std::size_t(heads), std::size_t(dim)});
+    return choreo::make_spanview<choreo::bf16, 4>(
+        data, {std::size_t(batch), std::size_t(seq), std::size_t(heads), std::size_t(dim)});
   }
 };
 

@@ -19,12 +19,13 @@ namespace native {
 
 using Bits = Buffer<std::uint16_t>;  // BF16 values, BSHD
 
-constexpr int kControlTile = 128;     // rows and keys of a control's fault
+constexpr int kControlTile = 128;  // rows and keys of a control's fault
 constexpr double kWrongScale = 1.1;
 
 // Three input tensors of one shape and seed on the device.
 struct Inputs {
-  Inputs(const Shape& shape, std::uint64_t seed, unsigned set) : q(shape.elements()), k(shape.elements()), v(shape.elements()) {
+  Inputs(const Shape& shape, std::uint64_t seed, unsigned set)
+      : q(shape.elements()), k(shape.elements()), v(shape.elements()) {
     Bits* all[3] = {&q, &k, &v};
     for (int i = 0; i < 3; ++i) fill_on_device(all[i]->get(), all[i]->count(), seed, kInputs[i], set);
   }
@@ -36,8 +37,14 @@ struct Inputs {
 class Reference {
  public:
   Reference(const Shape& shape, std::uint64_t seed, const Inputs& inputs)
-      : shape_(shape), seed_(seed), inputs_(inputs), scale_(std::log2(std::exp(1.0)) / std::sqrt(double(shape.dim))),
-        exact_(shape.elements()), plain_sum_(shape.elements()), plain_(shape.elements()), rows_(shape) {
+      : shape_(shape),
+        seed_(seed),
+        inputs_(inputs),
+        scale_(std::log2(std::exp(1.0)) / std::sqrt(double(shape.dim))),
+        exact_(shape.elements()),
+        plain_sum_(shape.elements()),
+        plain_(shape.elements()),
+        rows_(shape) {
     allow(oracle_row_stats, oracle::kStatsBytes);
     allow(oracle_outputs, oracle::kOutputBytes);
     allow(oracle_tile_fault, oracle::kOutputBytes);
@@ -54,8 +61,9 @@ class Reference {
     Buffer<double> band_sum(raw.band_sum.size());
     Buffer<unsigned long long> counts(2);
     band_max.fill_bytes(0), extremes.fill_bytes(0), band_sum.fill_bytes(0), counts.fill_bytes(0);
-    oracle_figures<<<2048, 256>>>(out.get(), exact_.get(), plain_.get(), shape_.batch, shape_.seq, shape_.heads, gates.band_rows, float(gates.atol),
-                                  float(gates.rtol), band_max.get(), band_sum.get(), extremes.get(), counts.get());
+    oracle_figures<<<2048, 256>>>(out.get(), exact_.get(), plain_.get(), shape_.batch, shape_.seq, shape_.heads,
+                                  gates.band_rows, float(gates.atol), float(gates.rtol), band_max.get(), band_sum.get(),
+                                  extremes.get(), counts.get());
     check_launch("measuring an output");
     fetch(raw.band_max.data(), band_max);
     fetch(raw.band_sum.data(), band_sum);
@@ -82,7 +90,8 @@ class Reference {
     } else if (position.empty() && name == "nan") {
       wrong.copy_from(good);
       const std::uint16_t nan = 0x7fff;
-      check(cudaMemcpy(wrong.get() + wrong.count() - 1, &nan, sizeof nan, cudaMemcpyHostToDevice), "making the control nan");
+      check(cudaMemcpy(wrong.get() + wrong.count() - 1, &nan, sizeof nan, cudaMemcpyHostToDevice),
+            "making the control nan");
     } else if (position.empty() && name == "wrong-scale") {
       other(inputs_, scale_ * kWrongScale, 0, wrong);
     } else if (position.empty() && name == "stale-buffer") {
@@ -90,7 +99,8 @@ class Reference {
       wrong.copy_from(good);
       other(stale, scale_, shape_.seq - kControlTile, wrong);
     } else {
-      throw Refused("failed", "the control does not exist", "one of docs/numerics.md", position.empty() ? name : name + " at " + position);
+      throw Refused("failed", "the control does not exist", "one of docs/numerics.md",
+                    position.empty() ? name : name + " at " + position);
     }
     synchronize("making a known-wrong output");
   }
@@ -112,19 +122,23 @@ class Reference {
     check(cudaMemcpy(to, from.get(), from.bytes(), cudaMemcpyDeviceToHost), "measuring an output");
   }
 
-  dim3 grid(int rows) const { return dim3(unsigned(rows / oracle::kTile), unsigned(shape_.heads), unsigned(shape_.batch)); }
+  dim3 grid(int rows) const {
+    return dim3(unsigned(rows / oracle::kTile), unsigned(shape_.heads), unsigned(shape_.batch));
+  }
 
   void statistics(const Inputs& inputs, double scale, Rows& rows) const {
-    oracle_row_stats<<<grid(shape_.seq), oracle::kThreads, oracle::kStatsBytes>>>(inputs.q.get(), inputs.k.get(), shape_.batch, shape_.seq, shape_.heads,
-                                                                                  float(scale), rows.m.get(), rows.l.get());
+    oracle_row_stats<<<grid(shape_.seq), oracle::kThreads, oracle::kStatsBytes>>>(
+        inputs.q.get(), inputs.k.get(), shape_.batch, shape_.seq, shape_.heads, float(scale), rows.m.get(),
+        rows.l.get());
     check_launch("computing row statistics");
   }
 
   // Exact sums, plain sums and plain output from row `first` on; null: not wanted.
-  void outputs(const Inputs& inputs, double scale, int first, const Rows& rows, float* exact, float* plain_sum, std::uint16_t* plain) const {
-    oracle_outputs<<<grid(shape_.seq - first), oracle::kThreads, oracle::kOutputBytes>>>(inputs.q.get(), inputs.k.get(), inputs.v.get(), shape_.batch,
-                                                                                         shape_.seq, shape_.heads, float(scale), first, rows.m.get(),
-                                                                                         rows.l.get(), exact, plain_sum, plain);
+  void outputs(const Inputs& inputs, double scale, int first, const Rows& rows, float* exact, float* plain_sum,
+               std::uint16_t* plain) const {
+    oracle_outputs<<<grid(shape_.seq - first), oracle::kThreads, oracle::kOutputBytes>>>(
+        inputs.q.get(), inputs.k.get(), inputs.v.get(), shape_.batch, shape_.seq, shape_.heads, float(scale), first,
+        rows.m.get(), rows.l.get(), exact, plain_sum, plain);
     check_launch("computing outputs");
   }
 
@@ -138,9 +152,9 @@ class Reference {
 
   // One KV tile of 128 keys taken out (sign -1) of, or added (+1) to, `rows` rows from `first` on.
   void tile_fault(int kv_tile, int first, int rows, int sign, Bits& out) const {
-    oracle_tile_fault<<<grid(rows), oracle::kThreads, oracle::kOutputBytes>>>(inputs_.q.get(), inputs_.k.get(), inputs_.v.get(), shape_.batch, shape_.seq,
-                                                                              shape_.heads, float(scale_), first, kv_tile, sign, rows_.m.get(),
-                                                                              rows_.l.get(), plain_sum_.get(), out.get());
+    oracle_tile_fault<<<grid(rows), oracle::kThreads, oracle::kOutputBytes>>>(
+        inputs_.q.get(), inputs_.k.get(), inputs_.v.get(), shape_.batch, shape_.seq, shape_.heads, float(scale_), first,
+        kv_tile, sign, rows_.m.get(), rows_.l.get(), plain_sum_.get(), out.get());
     check_launch("making a known-wrong output");
   }
 

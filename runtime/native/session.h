@@ -19,8 +19,8 @@
 
 // Elements of two outputs that are not the same bits: their number, and the lowest index. `first` starts as the
 // largest number, `differing` as zero. `count` is a multiple of 8; both arrays are 16-byte aligned.
-extern "C" __global__ void harness_compare(const uint4* a, const uint4* b, unsigned long long count, unsigned long long* differing,
-                                           unsigned long long* first) {
+extern "C" __global__ void harness_compare(const uint4* a, const uint4* b, unsigned long long count,
+                                           unsigned long long* differing, unsigned long long* first) {
   const unsigned long long step = (unsigned long long)(gridDim.x) * blockDim.x;
   unsigned long long bad = 0, lowest = ~0ull;
   for (unsigned long long i = (unsigned long long)(blockIdx.x) * blockDim.x + threadIdx.x; i < count / 8; i += step) {
@@ -47,10 +47,12 @@ constexpr int kHeadDimension = 128;
 // support: the head dimension is 128, and S a multiple of 128 of at least two tiles.
 inline void require_supported(const Shape& shape) {
   if (shape.dim != kHeadDimension) {
-    throw Refused("unsupported_shape", "another head dimension is not supported", std::to_string(kHeadDimension), std::to_string(shape.dim));
+    throw Refused("unsupported_shape", "another head dimension is not supported", std::to_string(kHeadDimension),
+                  std::to_string(shape.dim));
   }
   if (shape.seq % kControlTile != 0 || shape.seq < 2 * kControlTile) {
-    throw Refused("unsupported_shape", "a sequence tail is not supported", "S a multiple of 128, at least 256", std::to_string(shape.seq));
+    throw Refused("unsupported_shape", "a sequence tail is not supported", "S a multiple of 128, at least 256",
+                  std::to_string(shape.seq));
   }
   // Grids have heads and batch in y and z.
   if (shape.heads > 65535 || shape.batch > 65535) {
@@ -59,19 +61,23 @@ inline void require_supported(const Shape& shape) {
   }
 }
 
-inline double milliseconds_of(std::chrono::steady_clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
+inline double milliseconds_of(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
 
 // Facts of the kernel that a launch ran, as read from the loaded module and from the record of launches.
 struct KernelFacts {
   std::string symbol;
   dim3 grid, block;
-  std::int64_t threads = 0, cluster = 1, registers = 0, local_bytes = 0, static_shared = 0, dynamic_shared = 0, launches = 0;
+  std::int64_t threads = 0, cluster = 1, registers = 0, local_bytes = 0, static_shared = 0, dynamic_shared = 0,
+               launches = 0;
 };
 
 class Session {
  public:
   // Allocates, and refuses what the implementation does not support. Nothing is filled yet.
-  Session(const attention::Implementation& implementation, const Shape& shape, std::uint64_t seed, const std::map<std::string, int>& parameters)
+  Session(const attention::Implementation& implementation, const Shape& shape, std::uint64_t seed,
+          const std::map<std::string, int>& parameters)
       : implementation_(implementation), shape_(shape), seed_(seed) {
     problem_.batch = shape.batch, problem_.seq = shape.seq, problem_.heads = shape.heads, problem_.dim = shape.dim;
     problem_.parameters = parameters;
@@ -81,7 +87,8 @@ class Session {
     }
     inputs_ = std::make_unique<Inputs>(shape);
     out_ = std::make_unique<Bits>(shape.elements());
-    problem_.q = values(inputs_->q), problem_.k = values(inputs_->k), problem_.v = values(inputs_->v), problem_.out = values(*out_);
+    problem_.q = values(inputs_->q), problem_.k = values(inputs_->k), problem_.v = values(inputs_->v),
+    problem_.out = values(*out_);
   }
 
   const Shape& shape() const { return shape_; }
@@ -100,7 +107,8 @@ class Session {
     const std::unique_ptr<std::uint16_t[]> host(new std::uint16_t[count]);
     for (int i = 0; i < 3; ++i) {
       native::fill_on_host(host.get(), count, seed_, kInputs[i]);
-      check(cudaMemcpy(all[i]->get(), host.get(), all[i]->bytes(), cudaMemcpyHostToDevice), "copying inputs to the device");
+      check(cudaMemcpy(all[i]->get(), host.get(), all[i]->bytes(), cudaMemcpyHostToDevice),
+            "copying inputs to the device");
     }
   }
 
@@ -160,13 +168,14 @@ class Session {
       return facts;
     }
 #endif
-    throw Refused("failed", "no launch of the implementation is on record", "a kernel launched through choreo::launch", "none");
+    throw Refused("failed", "no launch of the implementation is on record", "a kernel launched through choreo::launch",
+                  "none");
   }
 
   // Launches whose output is not the first one's, bit for bit, of `launches` further ones.
   struct Instability {
     std::int64_t launches = 0, differing = 0;
-    std::int64_t first_launch = -1;  // counted from 1
+    std::int64_t first_launch = -1;                 // counted from 1
     std::uint64_t elements = 0, first_element = 0;  // of that launch
   };
   Instability stress(std::int64_t launches) {
@@ -179,8 +188,9 @@ class Session {
     for (std::int64_t i = 0; i < launches; ++i) {
       check(cudaMemsetAsync(out_->get(), 0xff, out_->bytes()), "filling the output");
       launch();
-      harness_compare<<<2048, 256>>>(reinterpret_cast<const uint4*>(expected.get()), reinterpret_cast<const uint4*>(out_->get()), out_->count(),
-                                     differing.get() + i, first.get() + i);
+      harness_compare<<<2048, 256>>>(reinterpret_cast<const uint4*>(expected.get()),
+                                     reinterpret_cast<const uint4*>(out_->get()), out_->count(), differing.get() + i,
+                                     first.get() + i);
       check_launch("comparing outputs");
     }
     synchronize("running the implementation");
@@ -191,7 +201,8 @@ class Session {
     result.launches = launches;
     for (std::int64_t i = 0; i < launches; ++i) {
       if (counts[i] == 0) continue;
-      if (result.differing++ == 0) result.first_launch = i + 1, result.elements = counts[i], result.first_element = places[i];
+      if (result.differing++ == 0)
+        result.first_launch = i + 1, result.elements = counts[i], result.first_element = places[i];
     }
     return result;
   }
@@ -209,7 +220,8 @@ class Session {
     facts.registers = attributes.numRegs;
     facts.local_bytes = std::int64_t(attributes.localSizeBytes);
     facts.static_shared = std::int64_t(attributes.sharedSizeBytes);
-    const int sides[3] = {attributes.requiredClusterWidth, attributes.requiredClusterHeight, attributes.requiredClusterDepth};
+    const int sides[3] = {attributes.requiredClusterWidth, attributes.requiredClusterHeight,
+                          attributes.requiredClusterDepth};
     for (int side : sides) facts.cluster *= side > 0 ? side : 1;
     return facts;
   }
@@ -222,7 +234,9 @@ class Session {
   std::unique_ptr<Bits> out_;
 };
 
-inline std::string text_of(dim3 n) { return std::to_string(n.x) + "x" + std::to_string(n.y) + "x" + std::to_string(n.z); }
+inline std::string text_of(dim3 n) {
+  return std::to_string(n.x) + "x" + std::to_string(n.y) + "x" + std::to_string(n.z);
+}
 
 // A device that this executable has code for.
 inline std::string require_device() { return require_device(reinterpret_cast<const void*>(oracle_figures)); }

@@ -20,12 +20,14 @@ namespace native {
 namespace sha256 {
 
 constexpr std::uint32_t kRound[64] = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be,
-    0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa,
-    0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85,
-    0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3,
-    0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f,
-    0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
 using State = std::array<std::uint32_t, 8>;
 
@@ -35,7 +37,8 @@ inline void blocks_portable(State& state, const unsigned char* data, std::size_t
   for (; count > 0; --count, data += 64) {
     std::uint32_t w[64];
     for (int i = 0; i < 16; ++i) {
-      w[i] = std::uint32_t(data[4 * i]) << 24 | std::uint32_t(data[4 * i + 1]) << 16 | std::uint32_t(data[4 * i + 2]) << 8 | data[4 * i + 3];
+      w[i] = std::uint32_t(data[4 * i]) << 24 | std::uint32_t(data[4 * i + 1]) << 16 |
+             std::uint32_t(data[4 * i + 2]) << 8 | data[4 * i + 3];
     }
     for (int i = 16; i < 64; ++i) {
       const std::uint32_t s0 = rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ (w[i - 15] >> 3);
@@ -66,15 +69,17 @@ inline bool have_instructions() {
 // Rounds 4 i to 4 i + 3 with the words w0, which then become those of sixteen rounds later. sha256rnds2 does two
 // rounds on the state as two registers, (a b e f) and (c d g h); sha256msg1 and sha256msg2 make the next four
 // words of the schedule out of the last sixteen.
-__attribute__((target("sha,sse4.1,ssse3"))) inline void four_rounds(__m128i& abef, __m128i& cdgh, int i, __m128i& w0, const __m128i& w1,
-                                                                   const __m128i& w2, const __m128i& w3) {
+__attribute__((target("sha,sse4.1,ssse3"))) inline void four_rounds(__m128i& abef, __m128i& cdgh, int i, __m128i& w0,
+                                                                    const __m128i& w1, const __m128i& w2,
+                                                                    const __m128i& w3) {
   const __m128i sum = _mm_add_epi32(w0, _mm_loadu_si128(reinterpret_cast<const __m128i*>(kRound) + i));
   cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
   abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sum, 0x0e));
   w0 = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(w0, w1), _mm_alignr_epi8(w3, w2, 4)), w3);
 }
 
-__attribute__((target("sha,sse4.1,ssse3"))) inline void blocks_instructions(State& state, const unsigned char* data, std::size_t count) {
+__attribute__((target("sha,sse4.1,ssse3"))) inline void blocks_instructions(State& state, const unsigned char* data,
+                                                                            std::size_t count) {
   const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
   auto* words = reinterpret_cast<__m128i*>(state.data());
   const __m128i dcba = _mm_loadu_si128(words), hgfe = _mm_loadu_si128(words + 1);
@@ -83,7 +88,8 @@ __attribute__((target("sha,sse4.1,ssse3"))) inline void blocks_instructions(Stat
   for (; count > 0; --count, data += 64) {
     const __m128i abef_before = abef, cdgh_before = cdgh;
     __m128i w[4];
-    for (int i = 0; i < 4; ++i) w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(data) + i), swap);
+    for (int i = 0; i < 4; ++i)
+      w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(data) + i), swap);
     for (int i = 0; i < 16; i += 4) {
       four_rounds(abef, cdgh, i, w[0], w[1], w[2], w[3]);
       four_rounds(abef, cdgh, i + 1, w[1], w[2], w[3], w[0]);
@@ -101,7 +107,9 @@ __attribute__((target("sha,sse4.1,ssse3"))) inline void blocks_instructions(Stat
 #else
 
 inline bool have_instructions() { return false; }
-inline void blocks_instructions(State& state, const unsigned char* data, std::size_t count) { blocks_portable(state, data, count); }
+inline void blocks_instructions(State& state, const unsigned char* data, std::size_t count) {
+  blocks_portable(state, data, count);
+}
 
 #endif
 

@@ -41,11 +41,14 @@ class Worker {
       try {
         request = json::parse(line);
       } catch (const json::ParseError& error) {
-        throw Refused("failed", std::string("the line is not JSON: ") + error.what(), "one JSON object a line", shown(json::Value(line)));
+        throw Refused("failed", std::string("the line is not JSON: ") + error.what(), "one JSON object a line",
+                      shown(json::Value(line)));
       }
-      if (request.object() == nullptr) throw Refused("failed", "the request is no JSON object", "an object", shown(request));
+      if (request.object() == nullptr)
+        throw Refused("failed", "the request is no JSON object", "an object", shown(request));
       const json::Value* number = request.find("id");
-      if (number == nullptr || !number->integer(std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max(), id)) {
+      if (number == nullptr ||
+          !number->integer(std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max(), id)) {
         id = -1;
         throw Refused("failed", "the request has no id", "an integer", shown(number));
       }
@@ -68,7 +71,9 @@ class Worker {
   }
 
  private:
-  json::Value::Object head(const std::string& op, std::int64_t id) const { return {{"op", op}, {"id", id}, {"backend", backend_}}; }
+  json::Value::Object head(const std::string& op, std::int64_t id) const {
+    return {{"op", op}, {"id", id}, {"backend", backend_}};
+  }
 
   Reply failure(std::int64_t id, const std::string& kind, const std::string& message, const std::string& expected = "",
                 const std::string& found = "") const {
@@ -91,11 +96,13 @@ class Worker {
   }
   static std::string shown(const json::Value* value) { return value == nullptr ? "nothing" : shown(*value); }
 
-  static std::int64_t integer(const json::Value& request, const std::string& name, std::int64_t low, std::int64_t high) {
+  static std::int64_t integer(const json::Value& request, const std::string& name, std::int64_t low,
+                              std::int64_t high) {
     const json::Value* value = request.find(name);
     std::int64_t number = 0;
     if (value == nullptr || !value->integer(low, high, number)) {
-      throw Refused("failed", name + " is not valid", "an integer from " + std::to_string(low) + " to " + std::to_string(high), shown(value));
+      throw Refused("failed", name + " is not valid",
+                    "an integer from " + std::to_string(low) + " to " + std::to_string(high), shown(value));
     }
     return number;
   }
@@ -138,15 +145,20 @@ class Worker {
     load();
     int runtime = 0;
     check(cudaRuntimeGetVersion(&runtime), "reading the version of the CUDA runtime");
-    const std::string nvcc = std::to_string(__CUDACC_VER_MAJOR__) + "." + std::to_string(__CUDACC_VER_MINOR__) + "." + std::to_string(__CUDACC_VER_BUILD__);
+    const std::string nvcc = std::to_string(__CUDACC_VER_MAJOR__) + "." + std::to_string(__CUDACC_VER_MINOR__) + "." +
+                             std::to_string(__CUDACC_VER_BUILD__);
     const std::string cudart = std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10);
-    return {{"protocol", 1}, {"versions", json::Value::Object{{"nvcc", nvcc}, {"cudart", cudart}}}, {"clock", "cuda-events"}};
+    return {{"protocol", 1},
+            {"versions", json::Value::Object{{"nvcc", nvcc}, {"cudart", cudart}}},
+            {"clock", "cuda-events"}};
   }
 
   static Shape shape_of(const json::Value* dims) {
-    if (dims == nullptr || dims->object() == nullptr) throw Refused("unsupported_shape", "the request has no shape", "an object of dimensions", shown(dims));
+    if (dims == nullptr || dims->object() == nullptr)
+      throw Refused("unsupported_shape", "the request has no shape", "an object of dimensions", shown(dims));
     Shape shape;
-    const std::pair<const char*, int*> names[4] = {{"B", &shape.batch}, {"S", &shape.seq}, {"H", &shape.heads}, {"D", &shape.dim}};
+    const std::pair<const char*, int*> names[4] = {
+        {"B", &shape.batch}, {"S", &shape.seq}, {"H", &shape.heads}, {"D", &shape.dim}};
     for (const auto& [name, target] : names) {
       const json::Value* value = dims->find(name);
       std::int64_t extent = 0;
@@ -157,7 +169,8 @@ class Worker {
     }
     std::string unknown;
     for (const json::Value::Member& member : *dims->object()) {
-      if (member.first != "B" && member.first != "S" && member.first != "H" && member.first != "D") unknown += (unknown.empty() ? "" : ", ") + member.first;
+      if (member.first != "B" && member.first != "S" && member.first != "H" && member.first != "D")
+        unknown += (unknown.empty() ? "" : ", ") + member.first;
     }
     if (!unknown.empty()) throw Refused("unsupported_shape", "a dimension is not supported", "B, S, H, D", unknown);
     require_supported(shape);
@@ -167,11 +180,13 @@ class Worker {
   static std::map<std::string, int> parameters_of(const json::Value* given) {
     std::map<std::string, int> parameters;
     if (given == nullptr) return parameters;
-    if (given->object() == nullptr) throw Refused("failed", "parameters is no object", "an object of integers", shown(*given));
+    if (given->object() == nullptr)
+      throw Refused("failed", "parameters is no object", "an object of integers", shown(*given));
     for (const json::Value::Member& member : *given->object()) {
       std::int64_t value = 0;
       if (!member.second.integer(std::numeric_limits<int>::min(), std::numeric_limits<int>::max(), value)) {
-        throw Refused("failed", "the parameter " + member.first + " is not valid", "an integer of 32 bits", shown(member.second));
+        throw Refused("failed", "the parameter " + member.first + " is not valid", "an integer of 32 bits",
+                      shown(member.second));
       }
       parameters[member.first] = int(value);
     }
@@ -183,7 +198,8 @@ class Worker {
     const Shape shape = shape_of(request.find("shape"));
     std::uint64_t seed = 0;
     const json::Value* given = request.find("seed");
-    if (given == nullptr || !given->natural(seed)) throw Refused("failed", "seed is not valid", "an integer from 0 to 2^64 - 1", shown(given));
+    if (given == nullptr || !given->natural(seed))
+      throw Refused("failed", "seed is not valid", "an integer from 0 to 2^64 - 1", shown(given));
     const std::map<std::string, int> parameters = parameters_of(request.find("parameters"));
     load();
     using Clock = std::chrono::steady_clock;
@@ -199,13 +215,15 @@ class Worker {
     const double launch_ms = milliseconds_of(Clock::now() - launching);
     session_ = std::move(session);
     return {{"inputs", std::move(inputs)},
-            {"setup_ms", json::Value::Object{{"inputs", inputs_ms}, {"implementation", setup_ms}, {"first launch", launch_ms}}}};
+            {"setup_ms",
+             json::Value::Object{{"inputs", inputs_ms}, {"implementation", setup_ms}, {"first launch", launch_ms}}}};
   }
 
   json::Value::Object check_output(const json::Value& request) {
     Session& held = session();
     const json::Value* given = request.find("gates");
-    if (given == nullptr || given->object() == nullptr) throw Refused("failed", "the request lacks gates", "an object", shown(given));
+    if (given == nullptr || given->object() == nullptr)
+      throw Refused("failed", "the request lacks gates", "an object", shown(given));
     Gates gates;
     gates.atol = number(*given, "atol");
     gates.rtol = number(*given, "rtol");
@@ -238,7 +256,8 @@ class Worker {
     for (const json::Value& control : *given->array()) {
       const json::Value *name = control.find("name"), *position = control.find("position");
       const bool placed = position != nullptr && !position->is_null();
-      const bool good = name != nullptr && name->text() != nullptr && (!placed || (position->text() != nullptr && !position->text()->empty()));
+      const bool good = name != nullptr && name->text() != nullptr &&
+                        (!placed || (position->text() != nullptr && !position->text()->empty()));
       if (!good) throw Refused("failed", "a control is not valid", "a name, and a position or null", shown(control));
       controls.emplace_back(*name->text(), placed ? *position->text() : "");
     }
@@ -266,7 +285,8 @@ class Worker {
     std::ifstream file("/proc/self/exe", std::ios::binary);
     Sha256 digest;
     std::vector<char> chunk(1 << 20);
-    while (file.read(chunk.data(), std::streamsize(chunk.size())) || file.gcount() > 0) digest.update(chunk.data(), std::size_t(file.gcount()));
+    while (file.read(chunk.data(), std::streamsize(chunk.size())) || file.gcount() > 0)
+      digest.update(chunk.data(), std::size_t(file.gcount()));
     if (!file.eof()) throw Refused("failed", "the executable cannot be read", "/proc/self/exe", "a failed read");
     return digest.hex();
   }

@@ -13,7 +13,9 @@
 
 namespace {
 
-std::string everything(std::istream& in) { return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()}; }
+std::string everything(std::istream& in) {
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
 
 std::vector<double> numbers(const json::Value* list) {
   std::vector<double> result;
@@ -49,7 +51,8 @@ void sha256(std::size_t piece) {
   const std::string data = everything(std::cin);
   for (bool instructions : {false, native::sha256::have_instructions()}) {
     native::Sha256 digest(instructions);
-    for (std::size_t at = 0; at < data.size(); at += piece) digest.update(data.data() + at, std::min(piece, data.size() - at));
+    for (std::size_t at = 0; at < data.size(); at += piece)
+      digest.update(data.data() + at, std::min(piece, data.size() - at));
     std::printf("%s\n", digest.hex().c_str());
   }
 }
@@ -70,12 +73,14 @@ void figures() {
   given.find("band_rows")->integer(1, std::numeric_limits<int>::max(), band_rows);
   native::RawFigures raw(native::band_count(shape, int(band_rows)));
   raw.band_sum = numbers(given.find("band_sum"));
-  const std::vector<double> tops = numbers(given.find("band_max")), extremes = numbers(given.find("extremes")), counts = numbers(given.find("counts"));
+  const std::vector<double> tops = numbers(given.find("band_max")), extremes = numbers(given.find("extremes")),
+                            counts = numbers(given.find("counts"));
   for (std::size_t i = 0; i < tops.size(); ++i) raw.band_max[i] = bits_of(tops[i]);
   for (int i = 0; i < 2; ++i) raw.extremes[i] = bits_of(extremes[i]), raw.counts[i] = std::uint64_t(counts[i]);
   const native::Figures result = native::figures_from(raw, shape, int(band_rows));
-  const json::Value::Object all = {
-      {"figures", native::to_json(result)}, {"published", native::published_gate(result)}, {"ratio", native::worst_ratio(result)}};
+  const json::Value::Object all = {{"figures", native::to_json(result)},
+                                   {"published", native::published_gate(result)},
+                                   {"ratio", native::worst_ratio(result)}};
   std::printf("%s\n", json::Value(all).dump().c_str());
 }
 
@@ -85,8 +90,9 @@ void options(const std::vector<std::string>& arguments) {
   for (int length : parsed.lengths) lengths.push_back(length);
   json::Value::Object parameters;
   for (const auto& [name, value] : parsed.parameters) parameters.emplace_back(name, value);
-  const json::Value::Object all = {{"lengths", lengths}, {"batch", parsed.batch}, {"heads", parsed.heads}, {"seed", parsed.seed}, {"timing", parsed.timing},
-                                   {"warmup", parsed.warmup}, {"repeat", parsed.repeat}, {"stress", parsed.stress}, {"parameters", parameters}};
+  const json::Value::Object all = {{"lengths", lengths},      {"batch", parsed.batch},   {"heads", parsed.heads},
+                                   {"seed", parsed.seed},     {"timing", parsed.timing}, {"warmup", parsed.warmup},
+                                   {"repeat", parsed.repeat}, {"stress", parsed.stress}, {"parameters", parameters}};
   std::printf("%s\n", json::Value(all).dump().c_str());
 }
 
@@ -102,10 +108,13 @@ void tensor_maps() {
     spec.base = reinterpret_cast<const void*>(std::uintptr_t(base));
     spec.element_bytes = 2;
     spec.swizzle_bytes = int(swizzle);
-    const std::vector<double> dims = numbers(given.find("dims")), pitches = numbers(given.find("pitches")), box = numbers(given.find("box"));
+    const std::vector<double> dims = numbers(given.find("dims")), pitches = numbers(given.find("pitches")),
+                              box = numbers(given.find("box"));
     spec.rank = unsigned(dims.size());
-    for (std::size_t i = 0; i < dims.size() && i < choreo::kMaxTensorMapRank; ++i) spec.dims[i] = std::uint64_t(dims[i]), spec.box[i] = std::uint32_t(box[i]);
-    for (std::size_t i = 0; i < pitches.size() && i + 1 < choreo::kMaxTensorMapRank; ++i) spec.pitches[i] = std::uint64_t(pitches[i]);
+    for (std::size_t i = 0; i < dims.size() && i < choreo::kMaxTensorMapRank; ++i)
+      spec.dims[i] = std::uint64_t(dims[i]), spec.box[i] = std::uint32_t(box[i]);
+    for (std::size_t i = 0; i < pitches.size() && i + 1 < choreo::kMaxTensorMapRank; ++i)
+      spec.pitches[i] = std::uint64_t(pitches[i]);
     std::printf("%s\n", choreo::detail::tensor_map_problem(spec).c_str());
   }
 }
@@ -131,7 +140,8 @@ void errors() {
   report("assert", [] { choreo::choreo_assert(false, "never"); });
   report("extent", [] { choreo::make_spandata<float>(2, -1); });
   report("index", [] { choreo::make_spandata<float>(2, 2)[1][2] = 1; });
-  report("ranks", [] { choreo::tensor_map_spec(static_cast<choreo::bf16*>(nullptr), {64, 2}, {128, 128}, {64, 2}, 128); });
+  report("ranks",
+         [] { choreo::tensor_map_spec(static_cast<choreo::bf16*>(nullptr), {64, 2}, {128, 128}, {64, 2}, 128); });
   report("launch", [] { choreo::launch(nothing, dim3(1), dim3(32), 100000, nullptr, 1); });
   std::printf("launches: %llu\n", choreo::last_launch().count);
 }

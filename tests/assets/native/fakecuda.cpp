@@ -130,7 +130,8 @@ void philox_fill(const Launch& launch) {
     std::uint32_t key[2] = {std::uint32_t(seed), std::uint32_t(seed >> 32)};
     for (int round = 0; round < 10; ++round) {
       const std::uint64_t a = std::uint64_t(0xD2511F53) * c[0], b = std::uint64_t(0xCD9E8D57) * c[2];
-      const std::uint32_t next[4] = {std::uint32_t(b >> 32) ^ c[1] ^ key[0], std::uint32_t(b), std::uint32_t(a >> 32) ^ c[3] ^ key[1], std::uint32_t(a)};
+      const std::uint32_t next[4] = {std::uint32_t(b >> 32) ^ c[1] ^ key[0], std::uint32_t(b),
+                                     std::uint32_t(a >> 32) ^ c[3] ^ key[1], std::uint32_t(a)};
       std::copy(next, next + 4, c);
       key[0] += 0x9E3779B9, key[1] += 0xBB67AE85;
     }
@@ -196,7 +197,8 @@ void oracle_tile_fault(const Launch& launch) {
   const Sizes n{launch.get<int>(3), launch.get<int>(4), launch.get<int>(5)};
   const double scale = launch.get<float>(6);
   const int kv_tile = launch.get<int>(8), sign = launch.get<int>(9);
-  const auto *m = launch.get<const float*>(10), *l = launch.get<const float*>(11), *plain_sum = launch.get<const float*>(12);
+  const auto *m = launch.get<const float*>(10), *l = launch.get<const float*>(11),
+             *plain_sum = launch.get<const float*>(12);
   auto* out = launch.get<Bits*>(13);
   if (kTile * (kv_tile + 1) > n.seq) broken("a tile lies behind the sequence");
   each_row(launch, n, launch.get<int>(7), [&](int b, int h, int s) {
@@ -236,9 +238,11 @@ void oracle_figures(const Launch& launch) {
         double e[2] = {0, 0};
         for (int d = 0; d < kDim; ++d) {
           const std::size_t at = n.row(b, s, h) + d;
-          const float value = to_float(out[at]), error = std::fabs(value - exact[at]), error0 = std::fabs(to_float(plain[at]) - exact[at]);
+          const float value = to_float(out[at]), error = std::fabs(value - exact[at]),
+                      error0 = std::fabs(to_float(plain[at]) - exact[at]);
           e[0] += double(error) * error, e[1] += double(error0) * error0;
-          extremes[0] = std::max(extremes[0], float_bits(error)), extremes[1] = std::max(extremes[1], float_bits(error0));
+          extremes[0] = std::max(extremes[0], float_bits(error)),
+          extremes[1] = std::max(extremes[1], float_bits(error0));
           counts[0] += !std::isfinite(value), counts[1] += !(error <= atol + rtol * std::fabs(exact[at]));
         }
         for (int i = 0; i < 2; ++i) {
@@ -270,7 +274,9 @@ void naive_attention(const Launch& launch) {
       for (int s = 0; s < seq - (fault("unwritten") ? 1 : 0); ++s) {
         double top = -std::numeric_limits<double>::infinity(), total = 0, sum[kDim] = {};
         std::vector<double> scores;
-        for (int key = 0; key <= s; ++key) scores.push_back(score(q + n.row(b, s, h), k + n.row(b, key, h), std::log2(std::exp(1.0)) / std::sqrt(128.0)));
+        for (int key = 0; key <= s; ++key)
+          scores.push_back(
+              score(q + n.row(b, s, h), k + n.row(b, key, h), std::log2(std::exp(1.0)) / std::sqrt(128.0)));
         top = *std::max_element(scores.begin(), scores.end());
         for (int key = 0; key <= s; ++key) {
           const double p = std::exp2(scores[key] - top);
@@ -288,8 +294,10 @@ cudaError_t run(const void* function, dim3 grid, dim3 block, std::size_t shared,
   if (sticky != cudaSuccess) return fail(sticky);
   const auto found = functions().find(function);
   if (found == functions().end()) return fail(cudaErrorInvalidDeviceFunction);
-  if (block.x * block.y * block.z > 1024 || grid.y > 65535 || grid.z > 65535) return fail(cudaErrorInvalidConfiguration);
-  if (shared > std::size_t(48 * 1024) && shared > std::size_t(shared_limits()[function])) return fail(cudaErrorInvalidValue);
+  if (block.x * block.y * block.z > 1024 || grid.y > 65535 || grid.z > 65535)
+    return fail(cudaErrorInvalidConfiguration);
+  if (shared > std::size_t(48 * 1024) && shared > std::size_t(shared_limits()[function]))
+    return fail(cudaErrorInvalidValue);
   const std::string& name = found->second;
   log(name);
   const Launch launch{grid, arguments};
@@ -332,7 +340,10 @@ void** __cudaRegisterFatBinary(void*) {
 }
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
-void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*, int*) { functions()[host] = name; }
+void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*,
+                            int*) {
+  functions()[host] = name;
+}
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared, cudaStream_t stream) {
   configurations.push_back({grid, block, shared, stream});
   return 0;
@@ -348,7 +359,8 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
   return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared, cudaStream_t) {
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+                               cudaStream_t) {
   return run(kernel, grid, block, shared, arguments);
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
@@ -361,7 +373,8 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   const std::string limit = setting("FAKE_CUDA_BYTES");
   std::size_t used = bytes;
   for (const auto& [at, size] : memory()) used += size;
-  if (used > (limit.empty() ? std::size_t(4) << 30 : std::strtoull(limit.c_str(), nullptr, 10))) return fail(cudaErrorMemoryAllocation);
+  if (used > (limit.empty() ? std::size_t(4) << 30 : std::strtoull(limit.c_str(), nullptr, 10)))
+    return fail(cudaErrorMemoryAllocation);
   *data = std::malloc(bytes);
   std::memset(*data, 0xa5, bytes);
   memory()[reinterpret_cast<std::uintptr_t>(*data)] = bytes;
@@ -369,7 +382,8 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
 }
 cudaError_t cudaFree(void* data) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
-  if (data != nullptr && memory().erase(reinterpret_cast<std::uintptr_t>(data)) == 0) broken("freed what was not allocated");
+  if (data != nullptr && memory().erase(reinterpret_cast<std::uintptr_t>(data)) == 0)
+    broken("freed what was not allocated");
   std::free(data);
   return cudaSuccess;
 }
@@ -386,11 +400,14 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   if (sticky != cudaSuccess) return fail(sticky);
   if (kind != cudaMemcpyHostToDevice) require(from, bytes, "a copy");
   if (kind != cudaMemcpyDeviceToHost) require(to, bytes, "a copy");
-  if ((kind == cudaMemcpyHostToDevice && inside(from, 1)) || (kind == cudaMemcpyDeviceToHost && inside(to, 1))) broken("a copy has another direction");
+  if ((kind == cudaMemcpyHostToDevice && inside(from, 1)) || (kind == cudaMemcpyDeviceToHost && inside(to, 1)))
+    broken("a copy has another direction");
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t) { return cudaMemcpy(to, from, bytes, kind); }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   if (sticky != cudaSuccess) return fail(sticky);
@@ -399,7 +416,9 @@ cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
   std::memset(data, value, bytes);
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) { return cudaMemset(data, value, bytes); }
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
+  return cudaMemset(data, value, bytes);
+}
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = new CUevent_st{};
@@ -436,9 +455,13 @@ cudaError_t cudaGetLastError() {
   return code;
 }
 const char* cudaGetErrorName(cudaError_t code) {
-  return code == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : code == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress" : "cudaError";
+  return code == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
+         : code == cudaErrorIllegalAddress ? "cudaErrorIllegalAddress"
+                                           : "cudaError";
 }
-const char* cudaGetErrorString(cudaError_t code) { return code == cudaErrorMemoryAllocation ? "out of memory" : "a fault of the fake device"; }
+const char* cudaGetErrorString(cudaError_t code) {
+  return code == cudaErrorMemoryAllocation ? "out of memory" : "a fault of the fake device";
+}
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;

@@ -2,8 +2,8 @@
 // query row, each lane 4 of the 128 dimensions; online softmax in FP32.
 #include "attention.h"
 
-__global__ void naive_attention(const choreo::bf16* q, const choreo::bf16* k, const choreo::bf16* v, choreo::bf16* out, int seq, int heads,
-                                long long rows) {
+__global__ void naive_attention(const choreo::bf16* q, const choreo::bf16* k, const choreo::bf16* v, choreo::bf16* out,
+                                int seq, int heads, long long rows) {
   const long long row = (long long)(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;  // (b * seq + s) * heads + h
   if (row >= rows) return;
   const int lane = threadIdx.x % 32, h = int(row % heads), s = int(row / heads % seq);
@@ -28,14 +28,16 @@ void naive(const choreo::spanned_view<choreo::bf16, 4>& q, const choreo::spanned
            const choreo::spanned_view<choreo::bf16, 4>& v, const choreo::spanned_view<choreo::bf16, 4>& out) {
   const auto& shape = q.shape();
   const long long rows = (long long)(shape[0] * shape[1] * shape[2]);
-  choreo::launch(naive_attention, dim3(unsigned(choreo::cdiv(rows, 8))), dim3(256), 0, nullptr, q.data(), k.data(), v.data(), out.data(),
-                 int(shape[1]), int(shape[2]), rows);
+  choreo::launch(naive_attention, dim3(unsigned(choreo::cdiv(rows, 8))), dim3(256), 0, nullptr, q.data(), k.data(),
+                 v.data(), out.data(), int(shape[1]), int(shape[2]), rows);
 }
 
 int main(int argc, char** argv) {
   attention::Implementation implementation;
   implementation.name = "naive";
   implementation.launch = [](const attention::Problem& p) { naive(p.q_view(), p.k_view(), p.v_view(), p.out_view()); };
-  implementation.refuses = [](const attention::Problem& p) { return p.parameter("most-heads", 1024) < p.heads ? "more heads than most-heads" : ""; };
+  implementation.refuses = [](const attention::Problem& p) {
+    return p.parameter("most-heads", 1024) < p.heads ? "more heads than most-heads" : "";
+  };
   return attention::run(argc, argv, implementation);
 }

@@ -30,12 +30,14 @@ int main() {
   auto halves = choreo::make_spandata<choreo::f16>(2, 2, 2);
   halves[1][0][1] = choreo::f16(0.5f);
 
-  bool good = x.view().shape()[1] == columns && x.element_count() == 48 && x.bytes() == 96 && to_f32(halves[1][0][1]) == 0.5f;
+  bool good =
+      x.view().shape()[1] == columns && x.element_count() == 48 && x.bytes() == 96 && to_f32(halves[1][0][1]) == 0.5f;
   bool varied = false;
   for (int i = 0; i < rows; ++i) {
     for (std::size_t j = 0; j < columns; ++j) {
       const float value = choreo::to_f32(x[i][j]);
-      good = good && value >= -2.0f && value <= 2.0f && value == to_f32(x.view()[i][j]) && value == float(x.data()[i * columns + j]);
+      good = good && value >= -2.0f && value <= 2.0f && value == to_f32(x.view()[i][j]) &&
+             value == float(x.data()[i * columns + j]);
       varied = varied || value != to_f32(x[0][0]);
     }
   }
@@ -47,8 +49,10 @@ int main() {
   auto ranked = choreo::make_spanview<3>(flat.data(), {2, 3, 4});
   auto deduced = choreo::make_spanview(flat.data(), {2, 3, 4});
   choreo::spanned_view<const choreo::bf16, 3> constant = typed;
-  good = good && to_f32(typed[1][2][3]) == 7.0f && to_f32(ranked[1][2][3]) == 7.0f && to_f32(deduced[1][2][3]) == 7.0f && to_f32(constant[1][2][3]) == 7.0f;
-  good = good && choreo::utils::align_up(130, 128) == 256 && choreo::utils::cdiv(7, 2) == 4 && choreo::utils::env_string("SAMPLE_NOT_SET", "none") == "none";
+  good = good && to_f32(typed[1][2][3]) == 7.0f && to_f32(ranked[1][2][3]) == 7.0f &&
+         to_f32(deduced[1][2][3]) == 7.0f && to_f32(constant[1][2][3]) == 7.0f;
+  good = good && choreo::utils::align_up(130, 128) == 256 && choreo::utils::cdiv(7, 2) == 4 &&
+         choreo::utils::env_string("SAMPLE_NOT_SET", "none") == "none";
   std::printf("host: %s\n", good && varied ? "good" : "wrong");
 
   int devices = 0;
@@ -60,7 +64,8 @@ int main() {
   choreo::abend_true(cudaMalloc(&in, x.bytes()));
   choreo::abend_true(cudaMalloc(&out, x.bytes()));
   choreo::abend_true(cudaMemcpy(in, x.data(), x.bytes(), cudaMemcpyHostToDevice));
-  auto in_view = choreo::make_spanview<2>(in, {rows, columns}), out_view = choreo::make_spanview<2>(out, {rows, columns});
+  auto in_view = choreo::make_spanview<2>(in, {rows, columns}),
+       out_view = choreo::make_spanview<2>(out, {rows, columns});
   TimerOption option;
   option.warmup = 2;
   option.repeat = 10;
