@@ -14,6 +14,7 @@ have b3sum || need+=(b3sum)
 have openssl || need+=(openssl)
 have git || need+=(git)
 have gcc || need+=(gcc libc6-dev)
+have g++ || need+=(g++)
 have chromium || need+=(chromium fonts-dejavu-core)
 if [ ${#need[@]} -gt 0 ]; then
   if have apt-get && [ "$(id -u)" = 0 ]; then
@@ -31,6 +32,13 @@ venv=${ARTIFACT_TEST_VENV:-$root/build/test-venv}
 ensure_venv "$venv" "$root/envs/dev/requirements.lock" --only-binary :all: --no-binary reuse
 unset PYTHONPATH PYTHONHOME PYTHONSTARTUP
 export PATH="$venv/bin:$PATH"
+# A machine that lacks a part of the CUDA toolkit gets the pinned wheels; what it has comes before them.
+if ! python -I -c 'from artifact.build import toolchain as t, headers; t.find_companion("cuobjdump", t.find_nvcc()) or exit(1); headers.find_headers()' 2> /dev/null; then
+  printf 'installing the wheels of envs/cuda/requirements.lock\n' >&2
+  python -I -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps --only-binary :all: \
+    -r envs/cuda/requirements.lock ||
+    printf 'warning: could not install them; the tests that need a CUDA toolkit are skipped\n' >&2
+fi
 
 step() { printf '== %s\n' "$*" >&2; "$@"; }
 step ruff check .

@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from artifact.bench import buildphase
+from artifact.bench.buildphase import BuildOptions
 from artifact.bench.plan import Options
 from artifact.bench.profiling import choose_shape, judge, profile, report_name
+from artifact.build.failures import NotBuilt, StaleBuild
+from artifact.build.plan import choose, make_units
 from artifact.build.profile import Launch
 from artifact.build.toolchain import Tool
 from artifact.errors import (
@@ -22,6 +26,7 @@ from artifact.errors import (
     VerificationError,
 )
 from artifact.integrity.documents import load_manifest
+from artifact.integrity.lockfile import write_lock
 from artifact.model.backend import Backend, Witness
 from artifact.model.workload import Shape, Workload
 
@@ -214,3 +219,79 @@ def test_a_launch_of_another_shape_is_refused() -> None:
 def test_an_empty_window() -> None:
     with pytest.raises(MeasurementInvalid, match="saw no launch"):
         judge(backend(), "s", ())
+
+
+TARGET = """
+[[targets]]
+name = "fake-gpu"
+title = "A fake GPU"
+device_names = ["Fake GPU"]
+sms = 8
+parameters = { ctas = 8 }
+
+[[dependencies]]"""
+
+
+@pytest.fixture
+def native(native_artifact: Path, ncu: Tool) -> Path:
+    """The native stand-ins as backends of a GPU, built; ncu tells of the kernel of one."""
+    path = native_artifact / "manifests/artifact.toml"
+    text = path.read_text().replace('device = "cpu"', 'device = "gpu"')
+    text = text.replace('clock = "host-monotonic"', 'clock = "cuda-events"')
+    path.write_text(text.replace("\n[[dependencies]]", TARGET, 1))
+    write_lock(native_artifact)
+    launch = ["kernel_of_one", "kernel_of_one()", [4, 1, 1], [384, 1, 1], {}]
+    (ncu.path.parent / "LAUNCHES").write_text(json.dumps([launch]))
+    manifest = load_manifest(native_artifact)
+    units = make_units(manifest, choose(manifest, ("one",)))
+    options = BuildOptions()
+    buildphase.make(
+        native_artifact, manifest, units, options,
+        buildphase.verify_tree(native_artifact, manifest, units, options, False),
+        unlocked=False, done=lambda *a: None, failed=lambda *a: None, say=lambda text: None,
+    )  # fmt: skip
+    return native_artifact
+
+
+def look_at(root: Path, ncu: Tool, backend: str = "one", **more: Any) -> Any:
+    options = Options(backends=(backend,))
+    return profile(options, root, load_manifest(root), ncu, nvml=stand_ins.module("pynvml"), **more)
+
+
+def test_an_executable_is_profiled_as_typed_by_hand(native: Path, ncu: Tool) -> None:
+    # The stand-in prints the rows that its environment asks for.
+    script = ncu.path
+    script.write_text(
+        script.read_text().replace(
+            "status = subprocess.run(given, check=False).returncode",
+            "done = subprocess.run(given, capture_output=True, check=False)\n"
+            '    (HERE / "PRINTED").write_bytes(done.stdout)\n    status = done.returncode',
+        )
+    )
+    done = look_at(native, ncu, value=10)
+    assert done.report == native / "build/one-n10.ncu-rep"
+    assert done.launch.names == ("kernel_of_one", "kernel_of_one()")
+    assert "symbol: kernel_of_one" in done.checked
+    options, _, program = json.loads((ncu.path.parent / "CALLS").read_text().splitlines()[0])
+    assert program == ["build/one"]
+    assert options["--launch-count"] == "1" and "--profile-from-start" not in options
+    assert (ncu.path.parent / "PRINTED").read_text() == "one: 10 rows, factor 2\n"
+
+
+def test_another_executable_is_not_profiled(native: Path, ncu: Tool) -> None:
+    (native / "build/one").write_bytes(b"another")
+    with pytest.raises(StaleBuild):
+        look_at(native, ncu, value=8)
+    (native / "build/one").unlink()
+    with pytest.raises(NotBuilt):
+        look_at(native, ncu, value=8)
+    assert not (ncu.path.parent / "CALLS").exists()
+
+
+def test_an_executable_that_takes_no_shape_by_hand(native: Path, ncu: Tool) -> None:
+    path = native / "manifests/artifact.toml"
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("direct")]
+    path.write_text("\n".join([*lines, ""]))
+    write_lock(native)
+    with pytest.raises(UsageError, match="how a shape is chosen by hand"):
+        look_at(native, ncu, value=8)
