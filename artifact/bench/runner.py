@@ -16,32 +16,30 @@ from pathlib import Path
 from typing import Any
 
 from artifact.bench import caches, ending, gates, interpreters, witness
-from artifact.bench.childenv import child_environment, command_line, make_scratch
+from artifact.bench.childenv import make_scratch
 from artifact.bench.contents import Contents
 from artifact.bench.device import Watch
 from artifact.bench.exclusive import exclusive
 from artifact.bench.gpuwatch import GpuWatch
-from artifact.bench.interpreters import RUNNER, Chosen
+from artifact.bench.interpreters import Chosen
 from artifact.bench.opening import first_document
 from artifact.bench.plan import Options, Plan, make_plan
 from artifact.bench.progress import Progress
-from artifact.bench.rawlog import RawLog
 from artifact.bench.reaper import Reaper
-from artifact.bench.rundir import LOGS, RunDir, create, stamp, utc_now
+from artifact.bench.rundir import RunDir, create, stamp, utc_now
 from artifact.bench.schedule import schedule, suite_order
 from artifact.bench.scrub import Scrubber
 from artifact.bench.session import Session
 from artifact.bench.signals import deferred, ignored
+from artifact.bench.starting import Starter
 from artifact.bench.summary import summarise
 from artifact.bench.times import Times
 from artifact.bench.timing import take_samples
-from artifact.bench.worker import Worker
 from artifact.errors import EnvironmentUnmet
 from artifact.integrity.atomic import write_atomic
 from artifact.model.backend import Backend
 from artifact.model.manifest import Manifest
 from artifact.model.results import (
-    BackendRun,
     Mark,
     Phase,
     RunResults,
@@ -130,6 +128,7 @@ class _Run:
                     self.scrub.name("$GPU", name)
         self.sessions: list[Session] = []
         self.contents = Contents(plan, folder, self.scrub)
+        self.starter = Starter(plan, chosen, self.contents, folder, self.scrub, self.times)
         self.at: tuple[Backend | None, Shape | None] = (None, None)
         self.rundir = RunDir(folder, first_document(plan, folder.name, moment, self.scrub))
         self._note_device()
@@ -229,15 +228,16 @@ class _Run:
 
     def _prepare(self, reaper: Reaper, scratch: Path) -> None:
         plan = self.plan
-        self._enter("prepare", len(self.chosen) + 2 * len(plan.backends))
+        self._enter("prepare", bool(self.chosen) + 2 * len(plan.backends))
         make_scratch(scratch)
         self._seed_caches(scratch)
-        for chosen in self.chosen.values():
-            self.progress.step(f"interpreter {chosen.environment}")
-            with self.times.measure(f"check the interpreter {chosen.environment}"):
-                interpreter = interpreters.inspect(plan, chosen, self.scrub)
-            self.rundir.add("interpreters", interpreter)
-            if interpreter.locked is False:
+        if self.chosen:
+            self.progress.step(f"interpreters: {', '.join(self.chosen)}")
+            with self.times.measure("check the interpreters"):
+                found = interpreters.inspect_all(plan, self.chosen.values(), self.scrub)
+            for interpreter in found:
+                self.rundir.add("interpreters", interpreter)
+            if any(interpreter.locked is False for interpreter in found):
                 self._mark("UNLOCKED")
         for backend in plan.backends:
             self.at = (backend, None)
@@ -270,51 +270,11 @@ class _Run:
         )
 
     def _start(self, backend: Backend, reaper: Reaper, scratch: Path) -> None:
-        plan = self.plan
-        environment = child_environment(
-            backend,
-            caller=os.environ,
-            scratch=scratch,
-            chosen=plan.worker_env.get(backend.name, {}),
-            device_uuid=None if plan.gpu is None else plan.gpu.uuid,
-        )
-        recorded = self.scrub.mapping(environment.recorded)
-        executable, name = self._executable(backend)
-        log = RawLog(self.folder / LOGS / f"{backend.name}.log", self.scrub)
-        for variable, value in sorted(recorded.items()):
-            log.note(f"{variable}={value}")
-        worker = Worker(
-            backend.name,
-            command_line(backend, executable, plan.root),
-            environment=environment.values,
-            cwd=plan.root,
-            log=log,
-            reaper=reaper,
-        )
-        session = Session(backend, plan, worker, self.times, self.contents.known(backend))
+        session, run_ = self.starter.session(backend, reaper, scratch)
         self.sessions.append(session)
         hello = session.start()
-        self.rundir.add(
-            "backends",
-            BackendRun(
-                name=backend.name,
-                title=backend.title,
-                anchor=backend.anchor,
-                environment=name,
-                worker=backend.worker,
-                worker_blake3=self.contents.digest(backend.worker),
-                env=recorded,
-                versions=self.scrub.mapping(hello.versions),
-                log=f"{LOGS}/{backend.name}.log",
-            ),
-        )
-
-    def _executable(self, backend: Backend) -> tuple[Path, str | None]:
-        """The program that runs ``backend``, and the environment that it comes from."""
-        if backend.kind == "native":
-            return self.contents.executable(backend), None
-        chosen = self.chosen[backend.environment or RUNNER]
-        return chosen.path, chosen.environment
+        versions = self.scrub.mapping(hello.versions)
+        self.rundir.add("backends", run_.model_copy(update={"versions": versions}))
 
     def _gates(self) -> None:
         """Every backend at every shape: right outputs pass, wrong ones do not."""

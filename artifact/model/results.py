@@ -146,7 +146,7 @@ class BackendRun(Model):
     title: Text
     anchor: bool
     environment: Name | None
-    """Null where a published run names none."""
+    """Null for a native backend, and where a published run names none."""
     worker: RelPath | None
     """Null where another's program measured it."""
     worker_blake3: Hex64 | None

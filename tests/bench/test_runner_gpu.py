@@ -206,14 +206,14 @@ def test_workers_see_the_watched_card_alone(
     nvml = fake_nvml(gpu_card(uuid="GPU-a"), gpu_card(uuid="GPU-b"), gpu_card(uuid="GPU-c"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1")
     seen: dict[str, str] = {}
-    real = runner.child_environment
+    real = starting.child_environment
 
     def child_environment(*args: Any, **named: Any) -> Any:
         made = real(*args, **named)
         seen.update(made.values)
         return made
 
-    monkeypatch.setattr(runner, "child_environment", child_environment)
+    monkeypatch.setattr(starting, "child_environment", child_environment)
     opened: list[str] = []
     by_uuid = nvml.nvmlDeviceGetHandleByUUID
     nvml.nvmlDeviceGetHandleByUUID = lambda uuid: opened.append(uuid) or by_uuid(uuid)
