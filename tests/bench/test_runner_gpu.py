@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from artifact.bench import caches, runner
+from artifact.bench import caches, runner, starting
 from artifact.bench.check import verify_run
 from artifact.bench.plan import Options
 from artifact.bench.progress import Progress
