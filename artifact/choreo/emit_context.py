@@ -92,11 +92,13 @@ class Context:
         text = self.text(node.indices[0])
         if len(extents) > 1:
             text = f"size_t({text})"
+        summed = False
         for index, extent in zip(node.indices[1:], extents[1:], strict=True):
-            text = f"({text})" if " + " in text else text
+            text = f"({text})" if summed else text
             text = f"{text} * {self.expressions.extent(extent, 12)}"
-            if self.expressions.integer(index) != 0:
-                text = f"{text} + {self.text(index, 11)}"
+            summed = self.expressions.integer(index) != 0
+            if summed:
+                text = f"{text} + {self.text(index, 10)}"
         return f"{self.names.of(tensor)}[{text}]"
 
     def quote(self, node: syntax.Node, body: syntax.Node | None = None) -> None:

@@ -125,7 +125,13 @@ def flattened(
 
 
 def _sum_in_parentheses(text: str) -> str:
-    return f"({text})" if " + " in text or " - " in text else text
+    """A text as a factor: in parentheses where it is a sum outside of any."""
+    depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and character in "+-":
+            return f"({text})"
+    return text
 
 
 def global_address(ctx: Context, plan: ViewPlan) -> str:

@@ -1,0 +1,169 @@
+"""apply: loops over owned elements, what runs once a row, what is computed once a row."""
+
+from __future__ import annotations
+
+from artifact.choreo.compiler import compile_text
+
+PROGRAM = """
+__co__ void f(global bf16 [B, 128, 64] X, float c) {{
+  parallel.async {{b}} by [B] : block {{
+    tile = dma.copy.swiz<128> X.subspan(1, 128, 64).at(b, 0, 0).sqz() => shared;
+    parallel w by [2] : group-4, t by 128 : thread {{
+      frag f32 [64] m {{-inf}};
+      frag f32 [64] s {{0.0f}};
+      frag bf16 [64, 64] p {{0.5f}};
+      acc = mma.fill.f32 0.0f;
+      mma.row.row acc, tile.chunkat(w, _), tile.subspan(64, 64).at(0, 0);
+      reduce_max(m, acc, 1);
+      reduce_sum(s, acc, 1);
+      {statement}
+      out = mma.fill.f32 0.0f;
+      mma.row.col out, p, tile.subspan(64, 64).at(0, 0);
+      mma.store out, X.subspan(1, 64, 64).at(b, w, 0).sqz();
+    }}
+  }}
+}}
+"""
+
+
+def emitted(statement: str) -> list[str]:
+    """The code of one statement, without its comment, stripped."""
+    cuda = compile_text(PROGRAM.format(statement=statement), "a.co").cuda
+    lines = [line.strip() for line in cuda.splitlines()]
+    begin = next(i for i, line in enumerate(lines) if line.startswith("// 13: "))
+    end = next(i for i, line in enumerate(lines) if line.endswith("out = mma.fill.f32 0.0f;"))
+    return lines[begin + 1 : end]
+
+
+ROWS = ["#pragma unroll", "for (int row = 0; row < 2; ++row) {"]
+ELEMENTS = ["#pragma unroll", "for (int e = 0; e < 16; ++e) {"]
+PAIRS = ["#pragma unroll", "for (int e = 0; e < 16; e += 2) {"]
+
+
+def test_a_row_vector_has_one_loop() -> None:
+    assert emitted("apply {i} in m.span m.at(i) = m.at(i) * s.at(i);") == [
+        *ROWS,
+        "m[row] = m[row] * s[row];",
+        "}",
+    ]
+
+
+def test_what_does_not_change_along_a_row_is_computed_before_its_elements() -> None:
+    # So that nvcc makes one FMA and one EX2 of an element.
+    statement = "apply {i, j} in acc.span acc.at(i, j) = __exp2f(acc.at(i, j) * c - m.at(i) * c);"
+    assert emitted(statement) == [
+        *ROWS,
+        "const float row_0 = m[row] * c;",
+        *ELEMENTS,
+        "acc[cu::element(row, e)] = exp2f(acc[cu::element(row, e)] * c - row_0);",
+        "}",
+        "}",
+    ]
+
+
+def test_equal_parts_are_computed_once() -> None:
+    lines = emitted(
+        "apply {i, j} in acc.span acc.at(i, j) = acc.at(i, j) / (s.at(i) + c) + (s.at(i) + c);"
+    )
+    assert [line for line in lines if "row_" in line] == [
+        "const float row_0 = s[row] + c;",
+        "acc[cu::element(row, e)] = acc[cu::element(row, e)] / row_0 + row_0;",
+    ]
+
+
+def test_what_an_element_changes_is_not_computed_before() -> None:
+    lines = emitted("apply {i, j} in acc.span s.at(i) = s.at(i) * c + acc.at(i, j);")
+    assert lines[2:] == [
+        *ELEMENTS,
+        "s[row] = s[row] * c + acc[cu::element(row, e)];",
+        "}",
+        "}",
+    ]
+
+
+def test_a_plain_value_of_the_row_needs_no_constant() -> None:
+    lines = emitted("apply {i, j} in acc.span acc.at(i, j) = acc.at(i, j) * s.at(i);")
+    assert not any("row_0" in line for line in lines)
+
+
+def test_what_touches_row_vectors_alone_runs_once_a_row() -> None:
+    lines = emitted(
+        "apply {i, j} in acc.span { m.at(i) = m.at(i) + 1.0f; acc.at(i, j) = m.at(i); }"
+    )
+    assert lines[2:6] == [
+        "m[row] = m[row] + 1.0f;",
+        *ELEMENTS,
+        "acc[cu::element(row, e)] = m[row];",
+    ]
+
+
+def test_coordinates_exist_where_their_values_are_used() -> None:
+    mask = emitted("apply {i, j} in acc.span { if (j > w * 64 + i) acc.at(i, j) = -inf; }")
+    assert "const int i = cu::fragment_row() + 8 * row;" in mask
+    assert "const int j = cu::fragment_column() + cu::column_of(e);" in mask
+    plain = emitted("apply {i, j} in acc.span acc.at(i, j) = acc.at(i, j) + m.at(i);")
+    assert not any("fragment_" in line for line in plain)
+
+
+def test_operands_are_converted_in_pairs() -> None:
+    lines = emitted("apply {i, j} in p.span p.at(i, j) = __to<bf16>(acc.at(i, j) * m.at(i));")
+    assert lines[2:] == [
+        *PAIRS,
+        "p[cu::element(row, e) / 2] = cu::pack_bf16(acc[cu::element(row, e)] * m[row],",
+        "acc[cu::element(row, e + 1)] * m[row]);",
+        "}",
+        "}",
+    ]
+
+
+def test_a_pair_reads_its_own_halves() -> None:
+    lines = emitted("apply {i, j} in p.span p.at(i, j) = __to<bf16>(p.at(i, j) * 2.0f);")
+    text = " ".join(lines)
+    assert "cu::unpack_low(p[cu::element(row, e) / 2]) * 2.0f" in text
+    assert "cu::unpack_high(p[cu::element(row, e + 1) / 2]) * 2.0f" in text
+
+
+def test_a_store_into_half_a_register_keeps_the_other_half() -> None:
+    lines = emitted(
+        "apply {i, j} in p.span { if (acc.at(i, j) > 0.0f) p.at(i, j) = __to<bf16>(c); }"
+    )
+    assert "cu::set_bf16(p[cu::element(row, e) / 2], e, c);" in lines
+
+
+def test_elements_and_operands_take_turns() -> None:
+    # The pair needs both of its elements done.
+    lines = emitted(
+        "apply {i, j} in acc.span { acc.at(i, j) = acc.at(i, j) * c;"
+        " p.at(i, j) = __to<bf16>(acc.at(i, j)); }"
+    )
+    assert lines[2:4] == ELEMENTS
+    assert lines[6:8] == PAIRS
+
+
+def test_what_carries_along_the_row_stays_in_one_loop() -> None:
+    lines = emitted(
+        "apply {i, j} in acc.span { s.at(i) = s.at(i) + acc.at(i, j);"
+        " p.at(i, j) = __to<bf16>(s.at(i)); }"
+    )
+    assert lines[2:] == [
+        *ELEMENTS,
+        "s[row] = s[row] + acc[cu::element(row, e)];",
+        "cu::set_bf16(p[cu::element(row, e) / 2], e, s[row]);",
+        "}",
+        "}",
+    ]
+
+
+def test_a_scalar_of_the_body_differs_where_an_element_is_in_it() -> None:
+    lines = emitted(
+        "apply {i, j} in acc.span { low = m.at(i) * c; x = acc.at(i, j) - low;"
+        " acc.at(i, j) = x * x; }"
+    )
+    assert lines[2] == "const float low = m[row] * c;"
+    assert lines[3:] == [
+        *ELEMENTS,
+        "const float x = acc[cu::element(row, e)] - low;",
+        "acc[cu::element(row, e)] = x * x;",
+        "}",
+        "}",
+    ]

@@ -1,0 +1,125 @@
+"""MMA: descriptors and k steps, issue and wait, work that runs beside an operation, stores."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from artifact.choreo.compiler import compile_text
+
+PROGRAM = """
+__co__ void f(global bf16 [M, 128] X, global bf16 [{rows}, 128] O, u32 n) {{
+  parallel.async {{b}} by [cdiv(M, 128)] : block {{
+    x_s = dma.copy.swiz<{swizzle}> X.subspan(128, 128).at(b, 0) => shared;
+    parallel w by [2] : group-4, t by 128 : thread {{
+      {body}
+    }}
+  }}
+}}
+"""
+P = "frag bf16 [64, 128] p {0.5f};"
+QK = "acc = mma.fill.f32 0.0f; mma.row.row acc, x_s.chunkat(w, _), x_s;"
+
+
+def emitted(body: str, swizzle: int = 128, rows: str = "M") -> str:
+    cuda = compile_text(PROGRAM.format(body=body, swizzle=swizzle, rows=rows), "m.co").cuda
+    return cuda[cuda.index(": parallel w by") :]
+
+
+@pytest.mark.parametrize(
+    ("swizzle", "step"),
+    [
+        # Within a panel 16 columns are 32 bytes; a panel has the rows of the whole buffer.
+        (128, "k / 4 * 16384 + k % 4 * 32"),
+        (64, "k / 2 * 8192 + k % 2 * 32"),
+        (32, "k * 4096"),
+    ],
+)
+def test_k_steps_of_a_k_major_operand(swizzle: int, step: str) -> None:
+    cuda = emitted(QK, swizzle)
+    assert f"cu::k_major<{swizzle}>(x_s + w * {64 * swizzle});" in cuda
+    assert f"cu::k_major<{swizzle}>(x_s);" in cuda
+    assert f"cu::wgmma_nk<128>(acc, a.at({step}), b_2.at({step}), k > 0);" in cuda
+
+
+@pytest.mark.parametrize("swizzle", [128, 64, 32])
+def test_k_steps_of_an_mn_major_operand(swizzle: int) -> None:
+    cuda = emitted(P + "acc = mma.fill.f32 0.0f; mma.row.col acc, p, x_s;", swizzle)
+    # 16 rows of a panel; from panel to panel all 128 rows.
+    assert f"cu::mn_major<{swizzle}>(x_s, {128 * swizzle});" in cuda
+    assert f"cu::wgmma_kn<128>(acc, p + 4 * k, b_2.at(k * {16 * swizzle}), k > 0);" in cuda
+
+
+def test_one_statement_is_fenced_issued_committed_and_waited_for() -> None:
+    cuda = emitted(QK)
+    order = [
+        cuda.index(part)
+        for part in (
+            "cu::wgmma_begin(acc);",
+            "cu::wgmma_nk<128>(",
+            "cu::wgmma_commit();",
+            "cu::wgmma_wait<0>();",
+            "cu::wgmma_end(acc);",
+        )
+    ]
+    assert order == sorted(order)
+
+
+def test_a_fill_that_its_mma_does_costs_nothing_and_another_one_does() -> None:
+    assert "= 0.0f;" not in emitted(QK)
+    other = emitted("acc = mma.fill.f32 1.0f; mma.row.row acc, x_s.chunkat(w, _), x_s;")
+    assert "for (int r = 0; r < 64; ++r) acc[r] = 1.0f;" in other
+    assert "k > 0" not in other
+
+
+TWO = """
+      frag bf16 [64, 128] p {{0.5f}};
+      scores = mma.fill.f32 0.0f;
+      acc = mma.fill.f32 0.0f;
+      qk = mma.row.row.async scores, x_s.chunkat(w, _), x_s;
+      pv = mma.row.col.async acc, p, x_s;
+      wait qk;
+      {beside}
+      wait pv;
+      mma.store acc, O.subspan(64, 128).at(b # w, 0);
+"""
+
+
+def test_the_depth_of_a_wait_is_what_may_stay_in_flight() -> None:
+    cuda = emitted(TWO.format(beside=""))
+    waits = re.findall(r"cu::wgmma_(wait\w*<\d>\(.*?\)|end\(\w+\));", cuda)
+    assert waits == ["wait<1>()", "end(scores)", "wait<0>()", "end(acc)"]
+
+
+def test_a_wait_stays_behind_the_work_that_runs_beside_the_operation() -> None:
+    beside = (
+        "frag f32 [64] m;"
+        "reduce_max(m, scores, 1);"
+        "apply {i, j} in scores.span scores.at(i, j) = scores.at(i, j) - m.at(i);"
+    )
+    cuda = emitted(TWO.format(beside=beside))
+    tail = cuda[cuda.index("row = 0") :]
+    assert (
+        tail.index("cu::wgmma_fence_registers(scores);")
+        < tail.index("cu::wgmma_wait_after<0>(m);")
+        < tail.index("cu::wgmma_end(acc);")
+    )
+
+
+def test_work_before_the_issue_is_not_beside_the_operation() -> None:
+    cuda = emitted(
+        P + QK + "frag f32 [64] m; reduce_max(m, acc, 1);"
+        "o = mma.fill.f32 0.0f; pv = mma.row.col.async o, p, x_s; wait pv;"
+    )
+    assert "wgmma_wait_after" not in cuda
+
+
+def test_rows_past_the_end_are_left_out_unless_there_are_none() -> None:
+    store = QK + "mma.store acc, O.subspan(64, 128).at(b # w, 0);"
+    address = "O + size_t((b * 2 + w) * 64) * 128, 128"
+    whole = " ".join(emitted(store).split())
+    # The copy of X has demanded that M is a multiple of 128.
+    assert f"cu::store_fragment_global({address}, 64, acc);" in whole
+    partial = " ".join(emitted(store, rows="R").split())
+    assert f"({address}, int(R) - int((b * 2 + w) * 64), acc);" in partial
