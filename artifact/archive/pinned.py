@@ -10,7 +10,8 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from artifact.errors import EnvironmentUnmet, VerificationError
+from artifact.errors import VerificationError
+from artifact.integrity.digest import unreadable
 from artifact.integrity.pin import Pin
 
 _CHUNK_BYTES = 256 * 1024
@@ -31,7 +32,7 @@ def pinned_chunks(root: Path, pin: Pin) -> Iterator[bytes]:
         # O_NONBLOCK: opening a pipe must not wait for its other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     b3, sha = blake3(), hashlib.sha256()
     size = 0
     try:
@@ -56,7 +57,7 @@ def _read(descriptor: int, path: str) -> bytes:
     try:
         return os.read(descriptor, _CHUNK_BYTES)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def _changed(path: str, pin: Pin, found: str) -> VerificationError:
@@ -67,13 +68,4 @@ def _changed(path: str, pin: Pin, found: str) -> VerificationError:
         found=found,
         cause="another process writes to the tree",
         next="stop that process, artifact verify, then run the same command again",
-    )
-
-
-def _unreadable(path: str, error: OSError) -> EnvironmentUnmet:
-    return EnvironmentUnmet(
-        "a file cannot be read",
-        where=path,
-        found=error.strerror or str(error),
-        next=f"ls -l {path}",
     )

@@ -12,6 +12,7 @@ from artifact.archive.limits import DEFAULT, Limits
 from artifact.archive.members import Member, refused
 from artifact.archive.reader import Archive, open_file
 from artifact.errors import VerificationError
+from artifact.integrity.digest import Outcome
 from artifact.integrity.pin import Digests, Finding
 from artifact.integrity.source import Entry, Kind, Source
 from artifact.model.load import MAX_DOCUMENT_BYTES, parse_toml
@@ -149,7 +150,7 @@ class ArchiveSource(Source):
             self._kept[path] = b"".join(self.chunks(path))
         return self._kept[path]
 
-    def digests(self, paths: Sequence[str], *, fast: bool = False) -> Iterator[tuple[str, Digests]]:
+    def digests(self, paths: Sequence[str], *, fast: bool = False) -> Iterator[Outcome]:
         """The digests of ``paths``, in the order of the archive."""
         if self.archive.zip is None:
             for path in paths:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import datetime
 import platform
 import uuid
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -20,11 +20,12 @@ from artifact import __version__
 from artifact.archive.deflate import Compressor
 from artifact.errors import VerificationError
 from artifact.integrity.documents import Documents
-from artifact.integrity.pin import Digests
+from artifact.integrity.pin import Digests, Finding
 from artifact.model.canonical import pretty_json
 from artifact.model.load import check_schema, load_json, read_bytes
 
 if TYPE_CHECKING:
+    from artifact.integrity.verify import Report
     from artifact.model.backend import Dependency
     from artifact.model.manifest import Manifest
     from artifact.model.provenance import ResourceDescriptor, Statement
@@ -178,6 +179,35 @@ def read_statement(path: Path) -> Statement:
     from artifact.model.provenance import Statement
 
     return load_json("statement", Statement, read_bytes(path), str(path))
+
+
+def check_statement(report: Report, archive: Path, digests: Callable[[], Digests]) -> Report:
+    """``report`` with a finding more where the statement beside ``archive`` says otherwise.
+
+    Args:
+        report: The verification of the archive.
+        archive: Beside it the statement is looked for; there need not be one.
+        digests: Gives those of the archive; asked for where there is a statement.
+
+    Raises:
+        EnvironmentUnmet: where the statement, or the archive, cannot be read.
+    """
+    path = statement_path(archive)
+    if not path.is_file():
+        return report
+    try:
+        check_subject(read_statement(path), archive.name, digests(), str(path))
+    except VerificationError as error:
+        finding = Finding(
+            "checksum",
+            path.name,
+            error.what,
+            expected=error.expected,
+            found=error.found,
+            reason=error.cause,
+        )
+        return replace(report, findings=(*report.findings, finding))
+    return report
 
 
 def check_subject(statement: Statement, name: str, digests: Digests, where: str) -> None:

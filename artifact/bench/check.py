@@ -26,7 +26,7 @@ from artifact.bench.runfiles import file_findings, lock_findings
 from artifact.bench.schedule import schedule, suite_order
 from artifact.errors import ArtifactError, VerificationError
 from artifact.integrity.pin import Finding
-from artifact.integrity.verify import describe
+from artifact.integrity.verify import findings_error
 from artifact.model.load import load_json, read_bytes
 from artifact.model.results import CheckRecord, RunResults, WitnessRecord
 
@@ -56,17 +56,10 @@ class RunReport:
             VerificationError: naming every finding otherwise.
         """
         if self.findings:
-            first = self.findings[0]
-            raise VerificationError(
-                "the run folder does not agree with itself"
-                if self.complete
-                else "the run is not complete",
-                where=f"{self.label}: {first.path}",
-                expected=first.expected,
-                found=first.found or first.message,
-                cause=first.reason,
-                details=tuple(describe(item) for item in self.findings),
-            )
+            what = "the run folder does not agree with itself"
+            if not self.complete:
+                what = "the run is not complete"
+            raise findings_error(VerificationError, what, self.label, self.findings, next=None)
 
 
 def load_results(folder: Path) -> RunResults:

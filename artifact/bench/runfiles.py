@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from artifact.bench.rundir import LOCK_COPY, RESULTS
-from artifact.errors import VerificationError
+from artifact.errors import ArtifactError, VerificationError
 from artifact.integrity.contentid import content_id
 from artifact.integrity.digest import hash_file
 from artifact.integrity.explain import explain
@@ -32,19 +32,27 @@ def file_findings(folder: Path, results: RunResults) -> Iterator[Finding]:
     for path, count in Counter(pin.path for pin in results.files).items():
         if count > 1:
             yield Finding("duplicate", path, f"is pinned {count} times in {RESULTS}")
+    unread = [path for path, entry in entries.items() if entry.kind == "unreadable"]
     for path, entry in entries.items():
-        if path not in pins and path != RESULTS:
+        if path in unread:
+            yield Finding("unreadable", path, "the directory cannot be read", found=entry.target)
+        elif path not in pins and path != RESULTS:
             yield Finding(
                 "extra", path, "is not a file of this run", found=entry.kind, reason=_extra(entry)
             )
     regular = [path for path in pins if path in entries and entries[path].kind == "file"]
-    digests = dict(tree.digests(regular))
+    outcomes = dict(tree.digests(regular))
+    digests = {path: o for path, o in outcomes.items() if not isinstance(o, ArtifactError)}
     owners = {pin.blake3: pin.path for pin in pins.values()}
     for path, pin in pins.items():
         if path == RESULTS:
             yield Finding("results", path, "pins itself, which no file can")
+        elif any(path.startswith(f"{directory}/") for directory in unread):
+            continue
         elif path not in entries:
             yield Finding("missing", path, "a file of this run is not there")
+        elif isinstance(outcome := outcomes.get(path), ArtifactError):
+            yield Finding("unreadable", path, outcome.what, found=outcome.found)
         elif path not in digests:
             yield Finding(
                 "symlink" if entries[path].kind == "symlink" else "special",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from artifact.cli.options import (
+    Cutlass,
     Gpu,
     Interpreter,
     Json,
     NoColor,
+    Nvcc,
     Python,
     Quiet,
     ResultsDir,
@@ -38,12 +40,8 @@ def command(
     python: Python = None,
     ws_python: WsPython = None,
     interpreter: Interpreter = None,
-    nvcc: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="The CUDA compiler (default: found).")
-    ] = None,
-    cutlass: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The CUTLASS headers (default: found).")
-    ] = None,
+    nvcc: Nvcc = None,
+    cutlass: Cutlass = None,
     results_dir: ResultsDir = None,
     unlocked_env: UnlockedEnv = False,
     root: Root = None,

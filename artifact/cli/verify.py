@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import re
@@ -20,7 +21,7 @@ from artifact.model.portable import shown
 from artifact.model.root import MANIFEST, find_root
 
 if TYPE_CHECKING:
-    from artifact.integrity.pin import Finding
+    from artifact.integrity.pin import Digests, Finding
     from artifact.integrity.verify import Report
 
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
@@ -53,12 +54,13 @@ def command(
     """Check every byte against the lock, both ways, and print the content id.
 
     A lock that was edited together with a file agrees with it: give the published content id
-    or checksum file to tie the lock itself to its authors. The files ARCHIVE.sha256 and
-    ARCHIVE.b3 are checked by themselves where they stand beside an archive.
+    or checksum file to tie the lock itself to its authors. The files ARCHIVE.sha256,
+    ARCHIVE.b3 and ARCHIVE.intoto.json are checked where they stand beside an archive.
 
     Examples:  artifact verify    artifact verify kernels.tar.gz    artifact verify results/RUN
 
-    Exit code 1 where anything is not as pinned.
+    Exit code 1 where anything is not as pinned; 3 where nothing was found wrong, but a file
+    cannot be read.
     """
     # The records of a large tree are many and all of them are kept: looking through them for
     # circles, again and again as they grow, takes longer than comparing them.
@@ -84,7 +86,8 @@ def command(
         _print_details(out, report, steps)
     out.document(lambda: _document(report, steps))
     if not report.ok:
-        raise typer.Exit(int(ExitCode.VERIFICATION))
+        code = ExitCode.ENVIRONMENT if report.undecided else ExitCode.VERIFICATION
+        raise typer.Exit(int(code))
 
 
 def _is_run(folder: Path) -> bool:
@@ -119,6 +122,7 @@ def _refuse_with_run(
 def _verify(
     target: Path | None, fast: bool, expected: str | None, checksums: Path | None
 ) -> Report:
+    from artifact.integrity.digest import hash_file
     from artifact.integrity.published import check_published, neighbours, read_checksums
     from artifact.integrity.source import Source
     from artifact.integrity.tree import Tree
@@ -143,8 +147,17 @@ def _verify(
             found="nothing" if not target.exists() else "neither a file nor a directory",
         )
     sums = [read_checksums(file) for file in published]
+
+    @functools.cache
+    def digests() -> Digests:
+        return hash_file(target.resolve())
+
     with opened as source:
-        report = check_published(verify(source, fast=fast), target, sums)
+        report = check_published(verify(source, fast=fast), target, sums, digests)
+    if target.is_file():
+        from artifact.archive.statement import check_statement
+
+        report = check_statement(report, target, digests)
     if wanted is not None:
         report = expecting(report, wanted, "the one of --expect-content-id")
     return report
@@ -187,9 +200,10 @@ def _print(out: Output, report: Report) -> None:
     if report.ok:
         out.say(f"verified:   {out.good('everything is as pinned')}")
     else:
-        out.say(f"verified:   {out.bad('NO: ' + _count(len(report.findings), 'finding'))}")
+        answer = "UNDECIDED" if report.undecided else "NO"
+        out.say(f"verified:   {out.bad(f'{answer}: ' + _count(len(report.findings), 'finding'))}")
     if report.content_id is None:
-        out.always("content id: none, since files are missing")
+        out.always("content id: none, since files are missing or cannot be read")
     else:
         note = "" if report.ok else "  (of what was found)"
         out.always(f"content id: blake3:{report.content_id}{note}")

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from artifact.errors import EnvironmentUnmet, VerificationError
+from artifact.errors import EnvironmentUnmet, UsageError, VerificationError
+from artifact.model.backend import Environment
 from artifact.model.load import decode, read_bytes
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
@@ -110,6 +111,27 @@ def from_records(
                 raise _bad(f"{where}: {package.name}", f"its dependency {dependency}", "none")
     ordered = tuple(packages[name] for name in sorted(packages))
     return CondaLock(channel, platform, content_hash, source, ordered)
+
+
+def locked_layer(environment: Environment, instead: str) -> str:
+    """Where the conda lock of ``environment`` is, below the root.
+
+    Args:
+        environment: The environment as the manifest declares it.
+        instead: The command for one that has none.
+
+    Raises:
+        UsageError: where it has none.
+    """
+    if environment.conda_lock is None:
+        raise UsageError(
+            "an environment has no conda layer",
+            where=environment.name,
+            expected="conda_lock in the manifest",
+            found="none",
+            next=instead,
+        )
+    return environment.conda_lock
 
 
 def read_conda_lock(path: Path) -> CondaLock:

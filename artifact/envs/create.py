@@ -18,7 +18,7 @@ from pathlib import Path
 
 from artifact.envs.check import differences
 from artifact.envs.condabase import install_base
-from artifact.envs.condalock import read_conda_lock
+from artifact.envs.condalock import locked_layer, read_conda_lock
 from artifact.envs.inspect import inspect_interpreter
 from artifact.envs.requirements import read_lock
 from artifact.errors import EnvironmentUnmet, UsageError
@@ -26,6 +26,9 @@ from artifact.model.backend import Environment
 
 #: Stands in a directory until what is in it is whole and checked.
 UNFINISHED = ".artifact-env-unfinished"
+
+_VERSION_S = 60.0
+"""How long an interpreter may take to say its version: a cold disk is slow."""
 
 Note = Callable[[str], None]
 """Takes a line about progress."""
@@ -101,16 +104,47 @@ def _find_python(environment: Environment) -> Path:
     """An interpreter of the locked version: the one we run in, or one on PATH."""
     if "{}.{}".format(*sys.version_info[:2]) == environment.python:
         return Path(sys.executable)
-    found = shutil.which(f"python{environment.python}")
-    if found is None:
-        raise EnvironmentUnmet(
-            f"there is no Python {environment.python} to make an environment of",
-            expected=f"python{environment.python} on PATH",
-            found="none",
-            next=f"install it, or name one: artifact env create {environment.name} --python PATH\n"
-            "or take it from the conda layer: --channel-url URL",
+    name = f"python{environment.python}"
+    dead = []
+    for folder in filter(None, os.get_exec_path()):
+        found = shutil.which(name, path=folder)
+        if found is None:
+            continue
+        why = _unfit(found, environment.python)
+        if why is None:
+            return Path(found)
+        dead.append(f"{found}: {why}")
+    raise EnvironmentUnmet(
+        f"there is no Python {environment.python} to make an environment of",
+        expected=f"{name} on PATH",
+        found="none that works" if dead else "none",
+        cause="a version manager's stand-in for a version that is not installed" if dead else None,
+        next=f"install it, or name one: artifact env create {environment.name} --python PATH\n"
+        "or take it from the conda layer: --channel-url URL",
+        details=tuple(dead),
+    )
+
+
+def _unfit(python: str, version: str) -> str | None:
+    """Why a program of the right name is no Python of ``version``; None where it is one."""
+    try:
+        done = subprocess.run(
+            [python, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_VERSION_S,
+            check=False,
         )
-    return Path(found)
+    except OSError as error:
+        return error.strerror or str(error)
+    except subprocess.TimeoutExpired:
+        return f"it does not answer within {_VERSION_S:g} s"
+    said = (done.stdout.strip() or done.stderr.strip()).partition("\n")[0]
+    if done.returncode != 0:
+        return f"exit status {done.returncode}: {said}"
+    return None if said.startswith(f"Python {version}.") else f"it says {said!r}"
 
 
 def _of_version(python: Path, environment: Environment) -> None:
@@ -182,15 +216,8 @@ def _venv(base: Path, into: Path, environment: Environment, note: Note) -> None:
 
 
 def _conda(environment: Environment, root: Path, into: Path, channel_url: str, note: Note) -> None:
-    if environment.conda_lock is None:
-        raise UsageError(
-            "an environment has no conda layer",
-            where=environment.name,
-            expected="conda_lock in the manifest",
-            found="none",
-            next=f"artifact env create {environment.name} --python PATH",
-        )
-    lock = read_conda_lock(root / environment.conda_lock)
+    instead = f"artifact env create {environment.name} --python PATH"
+    lock = read_conda_lock(root / locked_layer(environment, instead))
     note(f"installing {len(lock.packages)} conda packages")
     install_base(lock, channel_url, into)
 

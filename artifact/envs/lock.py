@@ -23,6 +23,7 @@ from pathlib import Path
 from artifact.envs.condalock import (
     CondaLock,
     from_records,
+    locked_layer,
     parse_conda_lock,
     read_conda_lock,
     render_conda_lock,
@@ -135,19 +136,12 @@ def lock_conda(
         EnvironmentUnmet: where a tool is missing, or cannot reach or solve the channel.
         UsageError: where the environment has no conda layer.
     """
-    if environment.conda_lock is None:
-        raise UsageError(
-            "an environment has no conda layer",
-            where=environment.name,
-            expected="conda_lock in the manifest",
-            found="none",
-            next=f"artifact env lock {environment.name} --only wheels",
-        )
+    layer = locked_layer(environment, f"artifact env lock {environment.name} --only wheels")
     specification = _specification(environment, root)
     for module, package in (("conda_lock", "conda-lock"), ("rattler", "py-rattler")):
         if importlib.util.find_spec(module) is None:
             raise _missing(package)
-    target = root / environment.conda_lock
+    target = root / layer
     old = read_conda_lock(target) if target.exists() else None
     if records is None:
         new = _solve(environment, specification, channel_url)

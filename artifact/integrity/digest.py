@@ -47,7 +47,8 @@ _END_S = 5.0
 _WIDE_BLOCK_BYTES = 4 << 20
 
 
-_Result = tuple[str, "Digests | ArtifactError"]
+Outcome = tuple[str, "Digests | ArtifactError"]
+"""A path with its digests, or with the error that a caller of it has to raise."""
 
 
 def hash_file(path: Path, *, fast: bool = False) -> Digests:
@@ -87,19 +88,31 @@ def hash_files(
         VerificationError: where one is no regular file, or changed while it was read.
         EnvironmentUnmet: where the system does not let us read one.
     """
+    for path, outcome in hash_outcomes(root, paths, fast=fast, jobs=jobs, sizes=sizes):
+        if isinstance(outcome, ArtifactError):
+            raise outcome
+        yield path, outcome
+
+
+def hash_outcomes(
+    root: Path,
+    paths: Sequence[str],
+    *,
+    fast: bool = False,
+    jobs: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Iterator[Outcome]:
+    """What :func:`hash_files` gives, with the error of a file in the place of its digests."""
     known = sizes or {}
     weights = {p: known[p] if p in known else _size(f"{root}/{p}") for p in paths}
     jobs = jobs or processors()
     if jobs == 1 or not worth_threads(weights):
         buffer = bytearray(BLOCK_BYTES)
         for path in weights:
-            yield path, _hash(f"{root}/{path}", buffer, fast, 1, None)
+            yield path, _outcome(f"{root}/{path}", buffer, fast, 1, None)
         return
     with Hashing(root, weights, fast=fast, jobs=jobs) as hashing:
-        for path, outcome in hashing.results():
-            if isinstance(outcome, ArtifactError):
-                raise outcome
-            yield path, outcome
+        yield from hashing.results()
 
 
 def processors() -> int:
@@ -135,7 +148,7 @@ class Hashing:
         # A file that is more than its share would leave the other threads without work.
         self._wide = max(sum(sizes.values()) // jobs, 2 * _WIDE_BLOCK_BYTES)
         self._todo = deque(_batches(sizes))
-        self._done: SimpleQueue[list[_Result] | BaseException] = SimpleQueue()
+        self._done: SimpleQueue[list[Outcome] | BaseException] = SimpleQueue()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         for i in range(min(jobs, len(self._todo))):
@@ -156,8 +169,8 @@ class Hashing:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def results(self) -> Iterator[_Result]:
-        """Each path with its digests, or with the error that a caller of it has to raise."""
+    def results(self) -> Iterator[Outcome]:
+        """What became of each path, in any order."""
         left = len(self._sizes)
         while left:
             try:
@@ -177,7 +190,7 @@ class Hashing:
                     batch = take()
                 except IndexError:
                     return
-                results: list[_Result] = []
+                results: list[Outcome] = []
                 for path in batch:
                     if self._stop.is_set():
                         return
@@ -185,23 +198,21 @@ class Hashing:
                     if self._sizes[path] > self._wide:
                         threads = self._jobs
                         buffer = wide = wide or bytearray(_WIDE_BLOCK_BYTES)
-                    results.append((path, self._outcome(path, buffer, threads)))
+                    outcome = _outcome(
+                        f"{self._root}/{path}", buffer, self.fast, threads, self._stop
+                    )
+                    results.append((path, outcome))
                 self._done.put(results)
         except BaseException as error:
             self._done.put(error)
 
-    def _outcome(self, path: str, buffer: bytearray, threads: int) -> Digests | ArtifactError:
-        try:
-            return _hash(f"{self._root}/{path}", buffer, self.fast, threads, self._stop)
-        except ArtifactError as error:
-            return error
-
 
 def _size(path: str) -> int:
+    """The size of a file in bytes; 0 where reading it will say why there is none."""
     try:
         return os.lstat(path).st_size
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    except OSError:
+        return 0
 
 
 def _batches(weights: Mapping[str, int]) -> Iterator[list[str]]:
@@ -218,6 +229,15 @@ def _batches(weights: Mapping[str, int]) -> Iterator[list[str]]:
         yield batch
 
 
+def _outcome(
+    path: str, buffer: bytearray, fast: bool, threads: int, stop: threading.Event | None
+) -> Digests | ArtifactError:
+    try:
+        return _hash(path, buffer, fast, threads, stop)
+    except ArtifactError as error:
+        return error
+
+
 class _StoppedError(Exception):
     """The caller no longer waits for the result."""
 
@@ -231,7 +251,7 @@ def _hash(
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise _irregular(path, "a symlink") from error
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     try:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
@@ -250,7 +270,7 @@ def _hash(
                 size = _feed(descriptor, buffer, b3, sha, stop)
         after = os.fstat(descriptor)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     finally:
         os.close(descriptor)
     if size != before.st_size or _state(before) != _state(after):
@@ -317,7 +337,8 @@ def _irregular(path: str, found: str) -> VerificationError:
     )
 
 
-def _unreadable(path: str, error: OSError) -> EnvironmentUnmet:
+def unreadable(path: str, error: OSError) -> EnvironmentUnmet:
+    """The error for a file that the system does not let us read."""
     return EnvironmentUnmet(
         "a file cannot be read",
         where=path,

@@ -33,6 +33,8 @@ class Inventory:
     """What is neither pinned nor outside."""
     misplaced: list[Entry] = field(default_factory=list)
     """Pinned paths that are no regular file."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Directories that cannot be read, with the reason: of what is in them nothing is known."""
     directories: set[str] = field(default_factory=set)
     """Paths that are a directory of something; filled only where something is missing."""
     outside: list[str] = field(default_factory=list)
@@ -48,8 +50,16 @@ class Inventory:
         for path, pin in self.missing.items():
             if path in renamed:
                 yield _renamed_finding(pin, renamed[path], digests)
-            elif path not in misplaced:
+            elif path not in misplaced and not self._hidden(path):
                 yield self._missing_finding(path)
+        for path, why in self.unread.items():
+            hidden = sum(pin.startswith(path + "/") for pin in self.missing)
+            yield Finding(
+                "unreadable",
+                path,
+                f"the directory cannot be read, nor can {hidden} pinned files in it be compared",
+                found=why,
+            )
         if self.lock is None and LOCK not in misplaced:
             yield Finding("missing", LOCK, "the lock is not there", reason="artifact lock")
         for entry in self.misplaced:
@@ -82,6 +92,10 @@ class Inventory:
             if candidates:
                 yield path, free.pop(candidates[0].path)
 
+    def _hidden(self, path: str) -> bool:
+        """Whether a path lies in a directory that cannot be read."""
+        return any(path.startswith(directory + "/") for directory in self.unread)
+
     def _missing_finding(self, path: str) -> Finding:
         reason = None
         links = {entry.path for entry in self.unknown if entry.kind == "symlink"}
@@ -104,6 +118,9 @@ def take_inventory(source: Source, documents: Documents) -> Inventory:
     runs: dict[str, None] = {}
     for entry in entries:
         path = entry.path
+        if entry.kind == "unreadable":
+            inventory.unread[path] = entry.target or "unknown"
+            continue
         if path in pins or path == LOCK:
             if entry.kind != "file":
                 inventory.misplaced.append(entry)
@@ -140,7 +157,7 @@ def take_inventory(source: Source, documents: Documents) -> Inventory:
 
 
 def _renamed_finding(pin: Pin, entry: Entry, digests: Mapping[str, Digests]) -> Finding:
-    same = digests[entry.path].blake3 == pin.blake3
+    same = entry.path in digests and digests[entry.path].blake3 == pin.blake3
     contents = None if same else "its contents differ too"
     if unicodedata.normalize("NFC", entry.path) == pin.path:
         message = "its name is not in Unicode normal form C"

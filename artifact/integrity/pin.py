@@ -51,7 +51,7 @@ class Finding:
     """One thing that is not as pinned. All of them are collected in one pass.
 
     ``kind`` is one of: missing, extra, renamed, changed, mode, case, normalisation, symlink,
-    name, special, duplicate, chain, checksum, content-id, results, container.
+    name, special, unreadable, duplicate, chain, checksum, content-id, results, container.
     """
 
     kind: str

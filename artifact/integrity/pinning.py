@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from artifact.errors import VerificationError
+from artifact.errors import ArtifactError, VerificationError
 from artifact.integrity.atomic import is_partial
 from artifact.integrity.chain import STAMP_BYTES, read_stamp, shared_generated, stale
 from artifact.integrity.compressor import runtime_version
@@ -67,7 +67,11 @@ def make_lock(root: Path, manifest: Manifest, produced: Mapping[str, bytes] | No
     findings = [*_unfit(entries), *_absent(manifest, entries), *shared_generated(kernels)]
     if findings:
         raise _refused(root, findings)
-    digests = dict(tree.digests([e.path for e in entries if e.path not in produced]))
+    digests = {}
+    for path, outcome in tree.digests([e.path for e in entries if e.path not in produced]):
+        if isinstance(outcome, ArtifactError):
+            raise outcome
+        digests[path] = outcome
     digests |= {path: _digests(data) for path, data in produced.items()}
     chain, findings = _link(tree, kernels, digests)
     if findings:
@@ -96,6 +100,9 @@ def _unfit(entries: Sequence[Entry]) -> Iterator[Finding]:
     for entry in entries:
         if entry.kind == "symlink":
             yield Finding("symlink", entry.path, f"a symlink to {entry.target} cannot be pinned")
+            continue
+        if entry.kind == "unreadable":
+            yield Finding("unreadable", entry.path, f"cannot be read: {entry.target}")
             continue
         if entry.kind != "file":
             yield Finding("special", entry.path, "a pipe, socket or device cannot be pinned")

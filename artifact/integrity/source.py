@@ -11,17 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from artifact.integrity.pin import Digests, Finding
+from artifact.integrity.digest import Outcome
+from artifact.integrity.pin import Finding
 from artifact.integrity.rules import Rules
 
-Kind = Literal["file", "symlink", "special", "directory"]
+Kind = Literal["file", "symlink", "special", "directory", "unreadable"]
 
 
 class Entry(NamedTuple):
     """One name in a source.
 
     A directory holds nothing to check and is no entry, but for one of a tree that the
-    inventory rules set outside: it stands for all that is in it.
+    inventory rules set outside, which stands for all that is in it, and one that cannot be
+    read, which stands for all that is not known of it.
     """
 
     path: str
@@ -30,7 +32,7 @@ class Entry(NamedTuple):
     size: int
     executable: bool
     target: str | None = None
-    """Where a symlink points."""
+    """Where a symlink points; why a directory cannot be read."""
 
 
 class Source(ABC):
@@ -77,11 +79,12 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def digests(self, paths: Sequence[str], *, fast: bool = False) -> Iterator[tuple[str, Digests]]:
+    def digests(self, paths: Sequence[str], *, fast: bool = False) -> Iterator[Outcome]:
         """Both digests of each of ``paths``, each file read once; BLAKE3 alone if ``fast``.
 
-        The pairs come in any order. A file that cannot be read raises
-        :class:`artifact.errors.EnvironmentUnmet`.
+        The pairs come in any order. A file that cannot be read has its error in the place of
+        its digests: an :class:`~artifact.errors.EnvironmentUnmet`, or a
+        :class:`~artifact.errors.VerificationError` where it changed while it was read.
         """
 
     @abstractmethod

@@ -8,15 +8,17 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from artifact.errors import ArtifactError, EnvironmentUnmet
+from artifact.errors import EnvironmentUnmet
 from artifact.integrity.digest import (
     BLOCK_BYTES,
     Hashing,
-    hash_files,
+    Outcome,
+    hash_outcomes,
     processors,
+    unreadable,
     worth_threads,
 )
-from artifact.integrity.pin import Digests, Finding
+from artifact.integrity.pin import Finding
 from artifact.integrity.rules import Rules
 from artifact.integrity.source import Entry, Source
 from artifact.model.load import read_bytes
@@ -65,12 +67,15 @@ class Tree(Source):
                     for item in listing:
                         self._classify(item, prefix + item.name, found, pending)
             except OSError as error:
-                raise EnvironmentUnmet(
-                    "a directory cannot be read",
-                    where=str(self.root / prefix),
-                    found=error.strerror or str(error),
-                    next=f"ls -ld {self.root / prefix}",
-                ) from error
+                if not prefix:
+                    raise EnvironmentUnmet(
+                        "a directory cannot be read",
+                        where=str(self.root),
+                        found=error.strerror or str(error),
+                        next=f"ls -ld {self.root}",
+                    ) from error
+                reason = error.strerror or str(error)
+                found.append(Entry(prefix.removesuffix("/"), "unreadable", 0, False, reason))
         self._sizes = {entry.path: entry.size for entry in found}
         found.sort(key=lambda entry: os.fsencode(entry.path))
         return found
@@ -100,7 +105,7 @@ class Tree(Source):
         """The bytes of one document."""
         return read_bytes(self.root / path)
 
-    def digests(self, paths: Sequence[str], *, fast: bool = False) -> Iterator[tuple[str, Digests]]:
+    def digests(self, paths: Sequence[str], *, fast: bool = False) -> Iterator[Outcome]:
         """The digests of ``paths``, in any order."""
         started, self._hashing = self._hashing, None
         rest = paths
@@ -110,10 +115,8 @@ class Tree(Source):
             for path, outcome in started.results():
                 # Of an expected path that is no file here, nothing was asked.
                 if path in asked:
-                    if isinstance(outcome, ArtifactError):
-                        raise outcome
                     yield path, outcome
-        yield from hash_files(self.root, rest, fast=fast, sizes=self._sizes)
+        yield from hash_outcomes(self.root, rest, fast=fast, sizes=self._sizes)
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """The bytes of one file in order."""
@@ -125,9 +128,4 @@ class Tree(Source):
                 while block := file.read(BLOCK_BYTES):
                     yield block
         except OSError as error:
-            raise EnvironmentUnmet(
-                "a file cannot be read",
-                where=str(self.root / path),
-                found=error.strerror or str(error),
-                next=f"ls -l {self.root / path}",
-            ) from error
+            raise unreadable(str(self.root / path), error) from error

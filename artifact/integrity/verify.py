@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from artifact.errors import UsageError, VerificationError
+from artifact.errors import ArtifactError, EnvironmentUnmet, UsageError, VerificationError
 from artifact.integrity.chain import STAMP_BYTES, chain_findings
 from artifact.integrity.contentid import content_id
+from artifact.integrity.digest import Outcome
 from artifact.integrity.documents import Documents, read_documents
 from artifact.integrity.explain import explain, first_bytes
 from artifact.integrity.inventory import Inventory, take_inventory
@@ -29,11 +31,12 @@ class Report:
     content_id: str | None
     """Over every pinned path as it was found, and manifests/lock.json. Where a file differs
     it is the id of what is there, not of what was pinned. None where a pinned path has no
-    regular file, for then there is no such content. Extra files do not enter it."""
+    regular file that can be read, for then there is no such content. Extra files do not
+    enter it."""
     findings: tuple[Finding, ...]
     """Empty exactly if the source is as pinned."""
     files: int
-    """Pinned files that were read, the lock included."""
+    """Pinned files that are there, the lock included."""
     bytes: int
     """Their size together."""
     pinned: int
@@ -56,23 +59,47 @@ class Report:
         """Whether everything is as pinned."""
         return not self.findings
 
+    @property
+    def undecided(self) -> bool:
+        """Whether nothing was found wrong, but not everything could be read."""
+        return not self.ok and all(finding.kind == "unreadable" for finding in self.findings)
+
     def require(self) -> None:
         """Do nothing where everything is as pinned.
 
         Raises:
-            VerificationError: naming every finding otherwise.
+            VerificationError: naming every finding, where something is not as pinned.
+            EnvironmentUnmet: naming every finding, where it is only not known.
         """
+        if self.undecided:
+            what = "not everything can be read, so nothing is decided"
+            raise findings_error(EnvironmentUnmet, what, self.label, self.findings)
         if self.findings:
-            first = self.findings[0]
-            raise VerificationError(
-                "the contents are not what the lock pins",
-                where=f"{self.label}: {shown(first.path)}",
-                expected=first.expected,
-                found=first.found or first.message,
-                cause=first.reason,
-                next="artifact verify",
-                details=tuple(describe(finding) for finding in self.findings),
-            )
+            what = "the contents are not what the lock pins"
+            raise findings_error(VerificationError, what, self.label, self.findings)
+
+
+Error = TypeVar("Error", bound=ArtifactError)
+
+
+def findings_error(
+    kind: type[Error],
+    what: str,
+    label: str,
+    findings: Sequence[Finding],
+    next: str | None = "artifact verify",
+) -> Error:
+    """One error that names every finding, the first one in full."""
+    first = findings[0]
+    return kind(
+        what,
+        where=f"{label}: {shown(first.path)}",
+        expected=first.expected,
+        found=first.found or first.message,
+        cause=first.reason,
+        next=next,
+        details=tuple(describe(finding) for finding in findings),
+    )
 
 
 def describe(finding: Finding) -> str:
@@ -93,7 +120,8 @@ def verify(source: Source, *, fast: bool = False, expect_content_id: str | None 
     Raises:
         VerificationError: where manifest or lock is missing or not valid, so that nothing
             can be compared.
-        EnvironmentUnmet: where something cannot be read.
+        EnvironmentUnmet: where the documents, the root directory or the container cannot be
+            read. Another file or directory that cannot is a finding beside the others.
     """
     clock = _Clock()
     documents = read_documents(source)
@@ -103,10 +131,11 @@ def verify(source: Source, *, fast: bool = False, expect_content_id: str | None 
     with source.reading(sizes, fast=fast):
         inventory = take_inventory(source, documents)
         clock.lap("walk")
-        digests = dict(source.digests(inventory.to_hash, fast=fast))
+        digests, unread = _sorted(source.digests(inventory.to_hash, fast=fast))
         clock.lap("hashing")
     findings = [
         *inventory.findings(digests),
+        *unread,
         *_content_findings(source, documents, inventory, digests),
         *_chain(source, documents, inventory, digests),
     ]
@@ -120,7 +149,8 @@ def verify(source: Source, *, fast: bool = False, expect_content_id: str | None 
         content_id=_content_id(documents, inventory, digests),
         findings=tuple(findings),
         files=len(inventory.present) + 1,
-        bytes=sum(digests[path].size for path in inventory.present) + documents.lock_size,
+        bytes=sum(digests[path].size for path in inventory.present if path in digests)
+        + documents.lock_size,
         pinned=len(documents.pins) + 1,
         outside=tuple(inventory.outside),
         unlisted_results=tuple(inventory.unlisted_results),
@@ -159,13 +189,13 @@ def expecting(report: Report, expected: str, origin: str) -> Report:
         expected: 64 hex digits.
         origin: Where the expectation comes from, in words.
     """
-    if report.content_id == expected:
+    if report.content_id == expected or (report.content_id is None and report.undecided):
         return report
     reason = None
     if not report.findings:
         reason = "the files agree with their lock, so the lock itself is another one"
     elif report.content_id is None:
-        reason = "there is no content id, because pinned files are missing"
+        reason = "there is no content id, because pinned files are missing or cannot be read"
     finding = Finding(
         "content-id",
         LOCK,
@@ -175,6 +205,26 @@ def expecting(report: Report, expected: str, origin: str) -> Report:
         reason=reason,
     )
     return replace(report, findings=(*report.findings, finding))
+
+
+def _sorted(outcomes: Iterable[Outcome]) -> tuple[dict[str, Digests], list[Finding]]:
+    """The digests of what could be read, and a finding for each file that could not.
+
+    Raises:
+        VerificationError: where a file changed while it was read: what was found of the
+            others says nothing about one state of the tree.
+    """
+    digests: dict[str, Digests] = {}
+    unread: list[Finding] = []
+    for path, outcome in outcomes:
+        if not isinstance(outcome, ArtifactError):
+            digests[path] = outcome
+        elif isinstance(outcome, EnvironmentUnmet):
+            message = "it cannot be read, so it was not compared"
+            unread.append(Finding("unreadable", path, message, found=outcome.found))
+        else:
+            raise outcome
+    return digests, unread
 
 
 class _Clock:
@@ -193,6 +243,8 @@ def _content_id(
 ) -> str | None:
     if inventory.lock is None or len(inventory.present) != len(documents.pins):
         return None
+    if not digests.keys() >= inventory.present.keys():
+        return None
     rows = [
         (path, entry.executable, digests[path].size, digests[path].blake3)
         for path, entry in inventory.present.items()
@@ -205,7 +257,8 @@ def _content_findings(
     source: Source, documents: Documents, inventory: Inventory, digests: Mapping[str, Digests]
 ) -> Iterator[Finding]:
     """Findings about the contents and the executable bits of files that are there."""
-    if MANIFEST in inventory.present and digests[MANIFEST].blake3 != documents.manifest_blake3:
+    manifest = digests.get(MANIFEST)
+    if manifest is not None and manifest.blake3 != documents.manifest_blake3:
         raise VerificationError(
             "the manifest changed while the tree was verified",
             where=f"{source.label}/{MANIFEST}",
@@ -214,8 +267,10 @@ def _content_findings(
         )
     owners: dict[str, str] = {}
     for path, entry in inventory.present.items():
-        pin, found = documents.pins[path], digests[path]
-        if found.size != pin.size or found.blake3 != pin.blake3:
+        pin, found = documents.pins[path], digests.get(path)
+        if found is None:
+            pass
+        elif found.size != pin.size or found.blake3 != pin.blake3:
             owners = owners or {p.blake3: p.path for p in documents.pins.values()}
             yield _changed(source, pin, found, owners)
         elif found.sha256 is not None and found.sha256 != pin.sha256:
@@ -261,10 +316,12 @@ def _chain(
 ) -> Sequence[Finding]:
     if not documents.kernels and not documents.links:
         return ()
+    readable = inventory.present.keys() & digests.keys()
+    unread = inventory.present.keys() - readable
     heads = {
         kernel.generated: first_bytes(source.chunks(kernel.generated), STAMP_BYTES)
         for kernel in documents.kernels
-        if kernel.generated in inventory.present
+        if kernel.generated in readable and kernel.source not in unread
     }
-    found = {path: digests[path].blake3 for path in inventory.present}
+    found = {path: digests[path].blake3 for path in readable}
     return list(chain_findings(documents.kernels, documents.links, found, heads, documents.pins))

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -653,6 +655,27 @@ def test_results_that_are_no_results_are_one_clear_error(
         verify_run(folder)
     assert caught.value.where is not None
     assert "results.json" in caught.value.where
+
+
+def test_what_cannot_be_read_is_a_finding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_open, real_scandir = os.open, os.scandir
+
+    def refuse(path: Any, *args: Any, **named: Any) -> int:
+        if str(path).endswith("summary.csv"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return real_open(path, *args, **named)
+
+    def hide(path: Any) -> Any:
+        if str(path).rstrip("/").endswith("/logs"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return real_scandir(path)
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "scandir", hide)
+    found = {(f.kind, f.path, f.found) for f in verify_run(folder).findings}
+    assert ("unreadable", "summary.csv", "Permission denied") in found
+    assert ("unreadable", "logs", "Permission denied") in found
+    assert not any(path.startswith("logs/") for _, path, _ in found)
 
 
 def test_a_folder_without_results_is_no_run(tmp_path: Path) -> None:

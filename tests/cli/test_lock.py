@@ -4,35 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from artifact.integrity.lockfile import write_lock
-
-ROWSUM = Path(__file__).parents[1] / "assets" / "rowsum"
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    root = tmp_path / "tree"
-    shutil.copytree(ROWSUM, root, ignore=shutil.ignore_patterns("__pycache__"))
-    write_lock(root)
-    return root
-
-
-@pytest.fixture
-def run(start_artifact: Any, tmp_path: Path) -> Any:
-    def call(*args: str | Path, cwd: Path, **environment: str) -> Any:
-        environment.setdefault("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        process = start_artifact(*args, cwd=cwd, **environment)
-        out, err = process.communicate(timeout=120)
-        assert "Traceback" not in err, err
-        return subprocess.CompletedProcess(args, process.returncode, out, err)
-
-    return call
 
 
 def test_says_what_changed_and_the_content_id(run: Any, tree: Path) -> None:

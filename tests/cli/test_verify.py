@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,35 +16,11 @@ from typing import Any
 import pytest
 
 from artifact.integrity.digest import hash_file
-from artifact.integrity.lockfile import write_lock
 from artifact.model.root import LOCK
 
-ROWSUM = Path(__file__).parents[1] / "assets" / "rowsum"
 README = "README.md"
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    root = tmp_path / "tree"
-    shutil.copytree(ROWSUM, root, ignore=shutil.ignore_patterns("__pycache__"))
-    write_lock(root)
-    return root
-
-
-@pytest.fixture
-def run(start_artifact: Any, tmp_path: Path) -> Run:
-    """Runs a command to its end; its streams are text."""
-
-    def call(*args: str | Path, cwd: Path, **environment: str) -> Any:
-        environment.setdefault("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        process = start_artifact(*args, cwd=cwd, **environment)
-        out, err = process.communicate(timeout=120)
-        assert "Traceback" not in err, err
-        return subprocess.CompletedProcess(args, process.returncode, out, err)
-
-    return call
 
 
 def identity(run: Run, tree: Path) -> str:
@@ -189,6 +164,59 @@ def test_an_archive_and_the_files_beside_it(run: Run, tree: Path, form: str) -> 
     done = run("verify", archive, cwd=tree.parent)
     assert done.returncode == 1
     assert "checksum" in done.stdout and "content-id" in done.stdout
+
+
+def test_a_statement_beside_an_archive_is_checked(run: Run, tree: Path) -> None:
+    archive = tree.parent / "a.zip"
+    assert run("pack", "--format", "zip", "--output", archive, cwd=tree).returncode == 0
+    statement = Path(f"{archive}.intoto.json")
+    text = statement.read_text()
+    digest = hash_file(archive).sha256
+    assert text.count(digest) == 1
+    statement.write_text(text.replace(digest, "0" * 64))
+    done = run("verify", archive, cwd=tree.parent)
+    assert done.returncode == 1
+    assert "a.zip.intoto.json: the statement beside an archive is about another one" in done.stdout
+    # Together with a checksum that is wrong too, each is said, and the archive read once.
+    Path(f"{archive}.b3").write_text(f"{'1' * 64}  a.zip\n")
+    document = json.loads(run("verify", archive, "--json", cwd=tree.parent).stdout)
+    assert [(f["kind"], f["path"]) for f in document["findings"]] == [
+        ("checksum", "a.zip"), ("checksum", "a.zip.intoto.json"),
+    ]  # fmt: skip
+    Path(f"{archive}.b3").unlink()
+    statement.write_text("{}")
+    assert run("verify", archive, cwd=tree.parent).returncode == 1
+    statement.unlink()
+    assert run("verify", archive, cwd=tree.parent).returncode == 0
+
+
+def test_what_cannot_be_read_is_exit_3_where_nothing_is_wrong(tree: Path) -> None:
+    program = """
+import errno, os, sys
+real = os.open
+def refuse(path, *args, **named):
+    if str(path).endswith("README.md"):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+    return real(path, *args, **named)
+os.open = refuse
+from artifact.cli import app
+sys.argv = ["artifact", "verify"]
+app.main()
+"""
+
+    def verify() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program], cwd=tree, capture_output=True, text=True, check=False
+        )
+
+    done = verify()
+    assert done.returncode == 3, done.stderr
+    assert "README.md: it cannot be read, so it was not compared" in done.stdout
+    assert "UNDECIDED: 1 finding" in done.stdout
+    (tree / "more").write_text("x")
+    done = verify()
+    assert done.returncode == 1
+    assert "NO: 2 findings" in done.stdout
 
 
 @pytest.mark.parametrize("form", ["tar.gz", "zip"])

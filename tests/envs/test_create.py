@@ -345,3 +345,32 @@ def test_an_environment_without_a_conda_layer(
     bare = environment.model_copy(update={"conda_lock": None})
     with pytest.raises(UsageError, match="no conda layer"):
         create_environment(bare, root, tmp_path / "env", channel_url="file:///x")
+
+
+def test_a_dead_stand_in_on_the_path_is_passed_by(
+    environment: Environment, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As version managers put them there for versions that are not installed."""
+    other = environment.model_copy(update={"python": "3.99"})
+
+    def program(folder: str, text: str) -> Path:
+        path = tmp_path / folder / "python3.99"
+        path.parent.mkdir()
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    shim = program("shims", "echo 'pyenv: python3.99: command not found' >&2; exit 127")
+    liar = program("liar", "echo Python 3.9.9")
+    folders = [str(path.parent) for path in (shim, liar)]
+    monkeypatch.setenv("PATH", ":".join(["", *folders, "/usr/bin", "/bin"]))
+    with pytest.raises(EnvironmentUnmet, match=r"no Python 3\.99") as caught:
+        create_environment(other, root, tmp_path / "env")
+    assert caught.value.details == (
+        f"{shim}: exit status 127: pyenv: python3.99: command not found",
+        f"{liar}: it says 'Python 3.9.9'",
+    )
+    assert "--python PATH" in str(caught.value.next)
+    good = program("good", "echo Python 3.99.1")
+    monkeypatch.setenv("PATH", ":".join([*folders, str(good.parent), "/usr/bin", "/bin"]))
+    assert create_module._find_python(other) == good

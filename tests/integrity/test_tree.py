@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from artifact.errors import EnvironmentUnmet, VerificationError
+from artifact.errors import ArtifactError, EnvironmentUnmet, VerificationError
+from artifact.integrity import digest as digest_module
+from artifact.integrity import tree as tree_module
 from artifact.integrity.digest import hash_file
+from artifact.integrity.documents import load_manifest
 from artifact.integrity.lockfile import write_lock
 from artifact.integrity.rules import Rules
 from artifact.integrity.tree import Tree
@@ -113,5 +117,81 @@ def test_a_file_that_vanishes_between_walk_and_reading_is_an_error(wide: Path) -
     tree = Tree(wide)
     paths = [entry.path for entry in tree.entries()]
     (wide / "many/0/000").unlink()
-    with pytest.raises((EnvironmentUnmet, VerificationError)):
-        list(tree.digests(paths))
+    outcomes = dict(tree.digests(paths))
+    assert [path for path, o in outcomes.items() if isinstance(o, ArtifactError)] == ["many/0/000"]
+    found = outcomes["many/0/000"]
+    assert isinstance(found, EnvironmentUnmet) and found.found == "No such file or directory"
+
+
+@pytest.fixture
+def shut(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Lets the system refuse to open a path: permissions do not bind root."""
+
+    def shut(*names: str) -> None:
+        for function in ("open", "scandir"):
+            real = getattr(os, function)
+
+            def refuse(path: Any, *args: Any, real: Any = real, **named: Any) -> Any:
+                if os.fspath(path).rstrip("/").endswith(names):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+                return real(path, *args, **named)
+
+            monkeypatch.setattr(os, function, refuse)
+
+    return shut
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_what_cannot_be_read_is_a_finding_beside_the_others(
+    tree: Path, wide: Path, shut: Any, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether one thread reads or several."""
+    if few:
+        monkeypatch.setattr(tree_module, "processors", lambda: 1)
+        monkeypatch.setattr(digest_module, "processors", lambda: 1)
+    shut("many/0/000", "many/3")
+    report = verify(Tree(wide))
+    found = [(f.kind, f.path, f.found) for f in report.findings]
+    assert found == [
+        ("unreadable", "many/0/000", "Permission denied"),
+        ("unreadable", "many/3", "Permission denied"),
+    ]
+    assert "nor can 29 pinned files in it be compared" in report.findings[1].message
+    assert report.undecided and not report.ok and report.content_id is None
+    assert report.files == report.pinned - 29
+    with pytest.raises(EnvironmentUnmet, match="nothing is decided") as caught:
+        report.require()
+    assert len(caught.value.details) == 2
+    # A content id that cannot be computed is not another one.
+    assert verify(Tree(wide), expect_content_id="0" * 64).undecided
+    (wide / "many/1/001").write_bytes(b"changed")
+    report = verify(Tree(wide), expect_content_id="0" * 64)
+    assert [f.kind for f in report.findings] == [
+        "unreadable", "changed", "unreadable", "content-id",
+    ]  # fmt: skip
+    assert not report.undecided
+    with pytest.raises(VerificationError):
+        report.require()
+
+
+def test_what_cannot_be_read_is_not_pinned(wide: Path, shut: Any) -> None:
+    shut("many/3")
+    with pytest.raises(VerificationError) as caught:
+        write_lock(wide)
+    assert caught.value.details == ("many/3: cannot be read: Permission denied",)
+
+
+def test_a_kernel_whose_source_cannot_be_read_has_no_finding_of_its_chain(
+    tree: Path, shut: Any
+) -> None:
+    (kernel,) = load_manifest(tree).kernels
+    shut(kernel.source)
+    assert [f.kind for f in verify(Tree(tree)).findings] == ["unreadable"]
+    shut(kernel.generated)
+    assert [f.kind for f in verify(Tree(tree)).findings] == ["unreadable"] * 2
+
+
+def test_a_root_that_cannot_be_read_is_an_error(tree: Path, shut: Any) -> None:
+    shut(tree.name)
+    with pytest.raises(EnvironmentUnmet, match="a directory cannot be read"):
+        Tree(tree).entries()
