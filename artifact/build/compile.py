@@ -12,7 +12,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from artifact.build import record, resources, sass
+from artifact.build import driverstub, record, resources, sass
 from artifact.build.closure import CUTLASS, Closure, read_closure
 from artifact.build.failures import BuildFailed
 from artifact.build.place import staged
@@ -30,6 +30,7 @@ from artifact.model.root import BUILD
 _TIMEOUT_S = 1800.0
 _KEEP = "keep"
 _PROGRAM = "program"
+_STUB = "stub"
 _SHOWN = 12
 
 
@@ -143,12 +144,15 @@ def _compile(
     lister = sass.require_disassembler(tools.nvcc, tools.environ) if wanted else None
     used = {library.name for library in found.libraries}
     includes = [f"-I{lib.folder}" for lib in tools.libraries()[1:] if lib.name in used]
-    command = [
-        str(tools.nvcc.path), *unit.nvcc_flags, *includes, *tools.link_flags,
-        "--keep", "--keep-dir", _KEEP, unit.kernel.generated, "-o", _PROGRAM,
-    ]  # fmt: skip
     with staged(found.tree) as (place, lock):
         (place / _KEEP).mkdir()
+        links = list(tools.link_flags)
+        if driverstub.needed(unit.nvcc_flags, tools, context.processes):
+            links.append(driverstub.make(place / _STUB, tools, context.processes))
+        command = [
+            str(tools.nvcc.path), *unit.nvcc_flags, *includes, *links,
+            "--keep", "--keep-dir", _KEEP, unit.kernel.generated, "-o", _PROGRAM,
+        ]  # fmt: skip
         begin = time.monotonic()
         status, printed = context.processes.run(
             command,

@@ -124,6 +124,19 @@ def test_a_register_that_the_assembler_takes_back_fails_the_build(tmp_path: Path
     assert "setmaxnreg" in str(caught.value.found)
 
 
+def test_the_driver_can_be_linked_where_there_is_none(tmp_path: Path) -> None:
+    """A compiler's output may call the driver by name, as the published kernels do."""
+    text = KERNEL.replace("#include <cstdio>", "#include <cstdio>\n#include <cuda.h>")
+    calls = 'CUdeviceptr p;\n  std::printf("%d\\n", int(cuInit(0)) + int(cuMemAlloc(&p, 4)));\n'
+    root = tree(tmp_path, text.replace("  oracle<<<", f"  {calls}  oracle<<<"))
+    manifest = root / "manifests/artifact.toml"
+    manifest.write_text(manifest.read_text().replace('"-std=c++17"', '"-std=c++17", "-lcuda"'))
+    write_lock(root)
+    build(root)
+    # It is the driver's own library that is asked for, not the one that was linked against.
+    assert b"libcuda.so.1\0" in (root / "build/one").read_bytes()
+
+
 def test_an_error_of_the_compiler_is_shown_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(BuildFailed) as caught:
         build(tree(tmp_path, KERNEL.replace("threadIdx.x + 1", "threadIdx.y + nowhere")))
