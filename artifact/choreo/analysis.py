@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from artifact.choreo import syntax
 from artifact.choreo.arrivals import check_arrivals
+from artifact.choreo.conversions import check_conversions
 from artifact.choreo.definitions import check_definitions
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.event_rules import check_rules
@@ -55,13 +56,14 @@ def _run(tables: Tables, diagnostics: Diagnostics) -> None:
     resolve(tables, diagnostics)
     if diagnostics.failed:
         return
-    check(tables, diagnostics)
+    conversions = check(tables, diagnostics)
     plan_levels(tables, diagnostics)
     if diagnostics.failed:
         return
-    plan_threads(tables, diagnostics)
-    values = ThreadValues(tables)
     places = Places(tables.function)
+    values = ThreadValues(tables, places)
+    plan_threads(tables, diagnostics, values)
+    check_conversions(tables, diagnostics, conversions, values)
     plan_views(tables, diagnostics, values)
     if diagnostics.failed:
         return

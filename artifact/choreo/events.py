@@ -128,7 +128,7 @@ def _meets(
     stmt: syntax.Stmt,
     mask: int,
 ) -> None:
-    divergent = values.divergent(places, stmt, mask)
+    divergent = values.divergent(stmt, mask)
     if divergent is not None:
         diagnostics.error(
             "divergent",

@@ -283,7 +283,7 @@ class _Mmas:
                 repair="move it out of the inthreads that splits the warpgroup",
             )
             return
-        divergent = self.values.divergent(self.places, stmt, mask)
+        divergent = self.values.divergent(stmt, mask)
         if divergent is not None:
             self._divergent(stmt, divergent, mask)
 
@@ -291,7 +291,7 @@ class _Mmas:
         """A condition may differ between warpgroups, but not within one."""
         for group in range(0, mask.bit_length(), 128):
             part = mask & ((1 << 128) - 1) << group
-            if part and self.values.divergent(self.places, stmt, part) is not None:
+            if part and self.values.divergent(stmt, part) is not None:
                 self.diagnostics.error(
                     "divergent",
                     stmt,

@@ -108,7 +108,7 @@ class _Registers:
             )
             return False
         mask = self.tables.threads.get(stmt)
-        divergent = self.values.divergent(self.places, stmt, mask) if mask else None
+        divergent = self.values.divergent(stmt, mask) if mask else None
         if mask is None or not whole(mask, 128) or divergent is not None:
             self.diagnostics.error(
                 "register-threads",

@@ -1,44 +1,33 @@
 """The scalars pass: the type of every expression, and the values known at compile time.
 
-Rules (co-language.md, 2, 3, 12):
+Rules (co-language.md, 3, 6, 7, 13; those of expressions are in ``expressions.py``):
 
-* An integer literal without a suffix is ``s32`` if it fits, else ``s64``; a float literal is
-  ``f64``, with ``f`` it is ``f32``. An expression of literals without suffixes adapts to the other
-  operand [R], so that ``order % 2`` says nothing of a ``u32`` order.
 * A dimension symbol is ``u32``; variables of ``parallel`` and ``foreach`` have the type of their
-  bound; coordinates of ``apply`` are ``s32``. All of these are known not to be negative.
-* Operands meet in a common type as in C; bf16 and f16 are computed with in f32.
-* An implicit conversion that can change a value warns: a signed value that may be negative to an
-  unsigned type, a float to a narrower one or to an integer. ``__to<T>(e)`` says nothing.
+  bound, those of threads and coordinates of ``apply`` are ``s32``.
+* An immutable scalar without a type has that of its value, a mutable one too.
+* Sizes of tiles, fragments and events are positive constants.
 * A constant condition of ``assert`` that is false is an error.
 """
 
 from __future__ import annotations
 
 from artifact.choreo import syntax
-from artifact.choreo.arithmetic import (
-    FLOATS,
-    INTEGERS,
-    UNARY_FLOAT,
-    common,
-    fits,
-    fold,
-    fold_call,
-    fold_unary,
-    literal_type,
-)
+from artifact.choreo.arithmetic import INTEGERS
 from artifact.choreo.diagnostics import Diagnostics
-from artifact.choreo.names import ALIASES, bound_of
-from artifact.choreo.tables import Symbol, Tables
+from artifact.choreo.expressions import Conversion, Expressions
+from artifact.choreo.names import ALIASES, SCALARS
+from artifact.choreo.tables import Tables
 from artifact.choreo.traverse import bodies
 
-_COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
-_INTEGER_ONLY = ("%", "&", "|", "^", "<<", ">>")
-_ARITY = {**dict.fromkeys(UNARY_FLOAT, 1), "__max": 2, "__min": 2, "cdiv": 2, "__fmaf": 3}
+_INTEGER_ONLY = ("%=", "&=", "|=", "^=", "<<=", ">>=")
 
 
-def check(tables: Tables, diagnostics: Diagnostics) -> None:
-    """Fill ``types`` and ``constants``, and set the types of inferred scalars."""
+def check(tables: Tables, diagnostics: Diagnostics) -> list[Conversion]:
+    """Fill ``types`` and ``constants``, set the types of inferred scalars.
+
+    Returns:
+        The implicit conversions, which are judged when threads are known.
+    """
     scalars = _Scalars(tables, diagnostics)
     for parameter in tables.function.params:
         scalars.known_type(parameter, parameter.type)
@@ -47,17 +36,15 @@ def check(tables: Tables, diagnostics: Diagnostics) -> None:
                 scalars.constant(extent, "an extent of a parameter", symbols=True)
     for stmt in tables.function.body.body:
         scalars.statement(stmt)
+    return scalars.conversions
 
 
-class _Scalars:
-    def __init__(self, tables: Tables, diagnostics: Diagnostics) -> None:
-        self.tables = tables
-        self.diagnostics = diagnostics
-
-    # Statements --------------------------------------------------------------------------------
+class _Scalars(Expressions):
+    """Types statements in source order."""
 
     def statement(self, stmt: syntax.Stmt) -> None:
         """Type the expressions of a statement and what it declares, then its blocks."""
+        self.stmt = stmt
         match stmt:
             case syntax.ScalarDecl() | syntax.Assign(target=syntax.Name()):
                 self._scalar(stmt)
@@ -136,15 +123,7 @@ class _Scalars:
 
     def _is_scalar(self, name: syntax.Name) -> bool:
         symbol = self.tables.uses.get(name)
-        return symbol is not None and symbol.kind in (
-            "parameter",
-            "dimension",
-            "scalar",
-            "mutable",
-            "level",
-            "loop",
-            "coordinate",
-        )
+        return symbol is not None and symbol.kind in SCALARS
 
     def _scalar(self, stmt: syntax.ScalarDecl | syntax.Assign) -> None:
         declared = self.tables.declares.get(stmt)
@@ -162,10 +141,9 @@ class _Scalars:
             self.convert(stmt.value, symbol.type)
 
     def _combine(self, stmt: syntax.Assign, to: str) -> None:
-        operator = stmt.op.removesuffix("=")
         self.convert(stmt.value, to)
-        if operator in _INTEGER_ONLY and to not in INTEGERS:
-            self._not_integer(stmt, f"'{stmt.op}'", to)
+        if stmt.op in _INTEGER_ONLY and to not in INTEGERS:
+            self.not_integer(stmt, f"'{stmt.op}'", to)
 
     def _bounds(
         self, node: syntax.Node, bounds: tuple[syntax.Expr, ...], *, s32: bool = False
@@ -174,36 +152,6 @@ class _Scalars:
         types = [self.integer(bound, "a bound") for bound in bounds]
         for symbol, type_ in zip(symbols, types, strict=False):
             symbol.type = "s32" if s32 else type_
-
-    # Demands -----------------------------------------------------------------------------------
-
-    def known_type(self, node: syntax.Node, name: str) -> None:
-        """An element type that the language has."""
-        if ALIASES.get(name, name) not in (*INTEGERS, *FLOATS, "bool"):
-            self.diagnostics.error(
-                "unknown-type",
-                node,
-                f"{name} is no element type",
-                rule="element types are bool, s8 .. s64, u8 .. u64, f16, bf16, f32, f64",
-                repair="use one of these types",
-            )
-
-    def integer(self, expr: syntax.Expr, what: str, *, whole: bool = False) -> str:
-        """Type an expression that must be an integer."""
-        type_ = self.type_of(expr, whole=whole)
-        if type_ not in INTEGERS:
-            self._not_integer(expr, what, type_)
-            return "s32"
-        return type_
-
-    def _not_integer(self, place: syntax.Node, what: str, type_: str) -> None:
-        self.diagnostics.error(
-            "not-an-integer",
-            place,
-            f"{what} needs an integer, this is {type_}",
-            rule="indices, bounds, orders and the operators % & | ^ << >> take integers",
-            repair="convert it: __to<u32>(..)",
-        )
 
     def constant(self, expr: syntax.Expr, what: str, *, symbols: bool = False) -> None:
         """Type an expression that must be a positive constant (or a dimension symbol)."""
@@ -227,344 +175,6 @@ class _Scalars:
                 rule="sizes and counts are positive",
                 repair="use a positive constant",
             )
-
-    def convert(self, expr: syntax.Expr, to: str) -> None:
-        """Type an expression whose value goes where a ``to`` is."""
-        source = self.type_of(expr)
-        if source == to or to == "bool":
-            return
-        if self.flexible(expr) and (to in FLOATS or source in INTEGERS):
-            self._adapt(expr, to)
-        self._warn_conversion(expr, source, to)
-
-    def _warn_conversion(self, expr: syntax.Expr, source: str, to: str) -> None:
-        value = self.tables.constants.get(expr)
-        if source in FLOATS and (to in INTEGERS or FLOATS.index(to) < FLOATS.index(source)):
-            if value is not None and to in FLOATS:
-                return
-            self.diagnostics.add(
-                "warning",
-                "narrowing",
-                expr,
-                f"{source} is converted to {to} and may lose precision",
-                rule="conversions that lose something are written out",
-                repair=f"__to<{to}>(..)",
-            )
-        elif source in INTEGERS and to.startswith("u") and source.startswith("s"):
-            if self.never_negative(expr) or (value is not None and fits(value, to)):
-                return
-            self.diagnostics.add(
-                "warning",
-                "sign-change",
-                expr,
-                f"{source} is converted to {to}: a negative value would become a large one",
-                rule="signed and unsigned values meet only where the sign is known",
-                repair=f"__to<{to}>(..), or declare the value as {to}",
-            )
-
-    # Expressions -------------------------------------------------------------------------------
-
-    def flexible(self, expr: syntax.Expr) -> bool:
-        """Whether an expression is made of literals without suffixes, and so has no type yet."""
-        match expr:
-            case syntax.IntLit() | syntax.FloatLit():
-                return not expr.suffix
-            case syntax.Infinity():
-                return True
-            case syntax.Unary(op="-" | "+"):
-                return self.flexible(expr.operand)
-            case syntax.Binary():
-                arithmetic = expr.op in ("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^")
-                return arithmetic and self.flexible(expr.left) and self.flexible(expr.right)
-            case syntax.BuiltinCall(name="cdiv"):
-                return all(map(self.flexible, expr.args))
-        return False
-
-    def _adapt(self, expr: syntax.Expr, to: str) -> None:
-        """Give an expression of literals the type of what it stands beside."""
-        self.tables.types[expr] = to
-        match expr:
-            case syntax.Unary():
-                self._adapt(expr.operand, to)
-            case syntax.Binary() if to in INTEGERS or expr.op in ("+", "-", "*"):
-                self._adapt(expr.left, to)
-                self._adapt(expr.right, to)
-
-    def never_negative(self, expr: syntax.Expr) -> bool:
-        """Whether an integer expression is known to be 0 or more."""
-        value = self.tables.constants.get(expr)
-        if value is not None:
-            return value >= 0
-        if self.tables.types.get(expr, "").startswith("u"):
-            return True
-        match expr:
-            case syntax.Name():
-                symbol = self.tables.uses.get(expr)
-                if symbol is None:
-                    return False
-                if symbol.kind in ("level", "loop", "coordinate", "dimension"):
-                    return True
-                node = symbol.node
-                return (
-                    symbol.kind == "scalar"
-                    and isinstance(node, syntax.ScalarDecl | syntax.Assign)
-                    and self.never_negative(node.value)
-                )
-            case syntax.Bound() | syntax.Extent():
-                return True
-            case syntax.Compose():
-                return self.never_negative(expr.left)
-            case syntax.Binary(op="+" | "*" | "/" | "%" | ">>"):
-                return self.never_negative(expr.left) and self.never_negative(expr.right)
-            case syntax.BuiltinCall(name="cdiv" | "__max" | "__min"):
-                return all(map(self.never_negative, expr.args))
-        return False
-
-    def type_of(self, expr: syntax.Expr, *, whole: bool = False) -> str:
-        """Type an expression and everything in it; fold it where its parts are constant."""
-        type_ = self._infer(expr, whole)
-        self.tables.types[expr] = type_
-        return type_
-
-    def _infer(self, expr: syntax.Expr, whole: bool) -> str:
-        constants = self.tables.constants
-        match expr:
-            case syntax.IntLit() | syntax.FloatLit():
-                constants[expr] = expr.value
-                return literal_type(expr)
-            case syntax.BoolLit():
-                constants[expr] = expr.value
-                return "bool"
-            case syntax.Infinity():
-                constants[expr] = float("inf")
-                return "f32"
-            case syntax.StringLit():
-                return "string"
-            case syntax.Name():
-                return self._name(expr)
-            case syntax.Increment():
-                return self._increment(expr, whole)
-            case syntax.Unary():
-                return self._unary(expr)
-            case syntax.Binary():
-                return self._binary(expr)
-            case syntax.Ternary():
-                self.type_of(expr.condition)
-                return self._meet(expr.then, expr.otherwise)
-            case syntax.BuiltinCall():
-                return self._call(expr)
-            case syntax.Convert():
-                self.type_of(expr.operand)
-                self.known_type(expr, expr.type)
-                to = ALIASES.get(expr.type, expr.type)
-                value = constants.get(expr.operand)
-                if value is not None and to in INTEGERS and fits(value, to):
-                    constants[expr] = int(value)
-                return to
-            case syntax.Bound():
-                return self._bound(expr)
-            case syntax.Compose():
-                return self._compose(expr)
-            case syntax.Element():
-                for index in expr.indices:
-                    self.integer(index, "an index")
-                base = self.tables.uses.get(expr.base)
-                return (base.type if base is not None else None) or "f32"
-            case syntax.Extent():
-                return self._extent(expr)
-            case syntax.Index():
-                self.integer(expr.index, "the number of a tile")
-                self.diagnostics.error(
-                    "wrong-kind",
-                    expr,
-                    "a shared tile is no scalar",
-                    rule="shared tiles are used through transfers and MMAs",
-                    repair="use it as an operand of a transfer or an MMA",
-                )
-                return "s32"
-        raise AssertionError(f"an expression of an unknown kind: {expr!r}")
-
-    def _name(self, expr: syntax.Name) -> str:
-        symbol = self.tables.uses.get(expr)
-        if symbol is None:
-            return "s32"
-        value = self.value_of(symbol)
-        if value is not None:
-            self.tables.constants[expr] = value
-        return symbol.type or "s32"
-
-    def value_of(self, symbol: Symbol) -> int | float | bool | None:
-        """The value of an immutable scalar that is constant."""
-        node = symbol.node
-        if symbol.kind == "scalar" and isinstance(node, syntax.ScalarDecl | syntax.Assign):
-            return self.tables.constants.get(node.value)
-        return None
-
-    def _increment(self, expr: syntax.Increment, whole: bool) -> str:
-        type_ = self.integer(expr.name, f"'{expr.op}'")
-        if not whole:
-            self.diagnostics.error(
-                "nested-increment",
-                expr,
-                f"'{expr.op}' stands inside an expression",
-                rule="an increment is a statement of its own, or the whole order of an event",
-                repair=f"write '{expr.name.id}{expr.op};' as a statement",
-            )
-        return type_
-
-    def _unary(self, expr: syntax.Unary) -> str:
-        type_ = self.type_of(expr.operand)
-        if expr.op == "~" and type_ not in INTEGERS:
-            self._not_integer(expr, "'~'", type_)
-        value = self.tables.constants.get(expr.operand)
-        if value is not None:
-            self.tables.constants[expr] = fold_unary(expr.op, value, type_)
-        if expr.op == "!":
-            return "bool"
-        return "s32" if type_ == "bool" else type_
-
-    def _binary(self, expr: syntax.Binary) -> str:
-        if expr.op in ("&&", "||"):
-            self.type_of(expr.left)
-            self.type_of(expr.right)
-            self._fold(expr, "bool")
-            return "bool"
-        type_ = self._meet(expr.left, expr.right, shift=expr.op in ("<<", ">>"))
-        if expr.op in _INTEGER_ONLY and type_ not in INTEGERS:
-            self._not_integer(expr, f"'{expr.op}'", type_)
-        self._fold(expr, type_)
-        return "bool" if expr.op in _COMPARISONS else type_
-
-    def _fold(self, expr: syntax.Binary, type_: str) -> None:
-        left, right = (self.tables.constants.get(e) for e in (expr.left, expr.right))
-        if expr.op in _INTEGER_ONLY and type_ not in INTEGERS:
-            return
-        if expr.op in ("/", "%") and right == 0 and type_ in INTEGERS:
-            self.diagnostics.error(
-                "division-by-zero",
-                expr,
-                "this divides by zero",
-                rule="a constant divisor is not zero",
-                repair="check the constant",
-            )
-        elif left is not None and right is not None:
-            value = fold(expr.op, left, right, type_)
-            if value is None:
-                self.diagnostics.error(
-                    "constant-overflow",
-                    expr,
-                    f"this constant does not fit {type_}",
-                    rule="constant arithmetic may not overflow",
-                    repair="use a suffix that gives a wider type, such as u or ll",
-                )
-            else:
-                self.tables.constants[expr] = value
-
-    def _meet(self, left: syntax.Expr, right: syntax.Expr, *, shift: bool = False) -> str:
-        """The common type of two operands; literals adapt, lossy conversions warn."""
-        types = self.type_of(left), self.type_of(right)
-        if shift:
-            return types[0]
-        loose = self.flexible(left), self.flexible(right)
-        if loose[0] != loose[1]:
-            literal, other = (left, types[1]) if loose[0] else (right, types[0])
-            literal_is_float = types[1 - loose[0]] in FLOATS
-            if other in FLOATS or (other in INTEGERS and not literal_is_float):
-                other = "f32" if other in ("bf16", "f16") else other
-                self._adapt(literal, other)
-                self._warn_conversion(literal, "s32" if not literal_is_float else other, other)
-                return other
-        type_ = common(*types)
-        for operand, source in zip((left, right), types, strict=True):
-            if source in INTEGERS and type_ in INTEGERS and source != type_:
-                self._warn_conversion(operand, source, type_)
-        return type_
-
-    def _call(self, expr: syntax.BuiltinCall) -> str:
-        arity = _ARITY.get(expr.name)
-        if arity is None or len(expr.args) != arity:
-            known = ", ".join(sorted(_ARITY))
-            self.diagnostics.error(
-                "unknown-builtin",
-                expr,
-                f"{expr.name} of {len(expr.args)} arguments is no builtin",
-                rule=f"the builtins are {known}, each with its number of arguments",
-                repair="call a device function of your own with 'call name(..);'",
-            )
-            for arg in expr.args:
-                self.type_of(arg)
-            return "f32"
-        if expr.name in ("__max", "__min", "cdiv"):
-            type_ = self._meet(expr.args[0], expr.args[1])
-            if expr.name == "cdiv" and type_ not in INTEGERS:
-                self._not_integer(expr, "cdiv", type_)
-        else:
-            types = [self.type_of(arg) for arg in expr.args]
-            type_ = "f32"
-            for arg, source in zip(expr.args, types, strict=True):
-                if source == "f64" and not self.flexible(arg):
-                    type_ = "f64"
-            for arg in expr.args:
-                if self.flexible(arg):
-                    self._adapt(arg, type_)
-        values = [self.tables.constants.get(arg) for arg in expr.args]
-        value = fold_call(expr.name, values)
-        if value is not None:
-            self.tables.constants[expr] = value
-        return type_
-
-    def _bound(self, expr: syntax.Bound) -> str:
-        symbol = self.tables.uses.get(expr.name)
-        if symbol is None or symbol.kind == "coordinate":
-            return "s32"
-        bound = bound_of(symbol)
-        value = self.tables.constants.get(bound)
-        if value is not None:
-            self.tables.constants[expr] = value
-        return symbol.type or "s32"
-
-    def _compose(self, expr: syntax.Compose) -> str:
-        right = expr.right
-        symbol = self.tables.uses.get(right) if isinstance(right, syntax.Name) else None
-        if symbol is None or symbol.kind not in ("level", "loop"):
-            self.type_of(right)
-            self.diagnostics.error(
-                "not-bounded",
-                right,
-                "the right side of '#' has no bound",
-                rule="'a # b' is a * #b + b: b is a variable of parallel or foreach",
-                repair="write the index out: 'a * n + b'",
-            )
-            return self.type_of(expr.left)
-        return self._meet(expr.left, right)
-
-    def _extent(self, expr: syntax.Extent) -> str:
-        if expr.dim is not None:
-            self.integer(expr.dim, "the number of a dimension")
-        symbol = self.tables.uses.get(expr.base)
-        extents = getattr(symbol.node, "extents", None) if symbol is not None else None
-        if extents is None:
-            return "u32"
-        values = [self.tables.constants.get(extent) for extent in extents]
-        if expr.count:
-            if None not in values:
-                count = 1
-                for value in values:
-                    count *= int(value or 0)
-                self.tables.constants[expr] = count
-        elif expr.dim is not None:
-            dim = self.tables.constants.get(expr.dim)
-            if not isinstance(dim, int) or not 0 <= dim < len(values):
-                self.diagnostics.error(
-                    "dimension-range",
-                    expr,
-                    f"{expr.base.id} has the dimensions 0 to {len(values) - 1}",
-                    rule="x.span(i) names a dimension by a constant",
-                    repair="use a constant in this range",
-                )
-            elif (value := values[dim]) is not None:
-                self.tables.constants[expr] = value
-        return "u32"
 
 
 _VIEW_OPS = (

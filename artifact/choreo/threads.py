@@ -21,17 +21,16 @@ from collections.abc import Callable
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import fold, fold_call, fold_unary
 from artifact.choreo.diagnostics import Diagnostics
-from artifact.choreo.tables import Tables
-from artifact.choreo.traverse import Places, bodies, statements
+from artifact.choreo.tables import Symbol, Tables
+from artifact.choreo.traverse import Places, bodies, own, statements
 
 Values = tuple[int | float | bool, ...]
 
 
-def plan_threads(tables: Tables, diagnostics: Diagnostics) -> None:
+def plan_threads(tables: Tables, diagnostics: Diagnostics, values: ThreadValues) -> None:
     """Fill ``threads``."""
     if tables.launch is None:
         return
-    values = ThreadValues(tables)
     everyone = (1 << tables.launch.threads) - 1
     _visit(tables, diagnostics, values, tables.launch.node.body, everyone, 0)
 
@@ -107,8 +106,9 @@ def _role(
 class ThreadValues:
     """Values of expressions for every thread of a block, where they depend on nothing else."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, places: Places) -> None:
         self._tables = tables
+        self._places = places
         self._count = tables.launch.threads if tables.launch else 1
         self._known: dict[syntax.Node, Values | None] = {}
         self._assigned = _assignments(tables)
@@ -207,9 +207,9 @@ class ThreadValues:
             if symbol.kind == "coordinate":
                 return True
             return any(
-                self._varies(value, mask, inside | {symbol.node})
-                for value in self._assigned.get(symbol, ())
-                if value not in seen
+                self._differs_after(stmt, mask, inside)
+                for stmt in self._assigned.get(symbol, ())
+                if stmt not in seen
             )
         if isinstance(node, syntax.Element):
             base = self._tables.uses.get(node.base)
@@ -217,28 +217,50 @@ class ThreadValues:
                 return True
         return any(self._varies(child, mask, inside) for child in syntax.children(node))
 
-    def divergent(self, places: Places, stmt: syntax.Stmt, mask: int) -> syntax.Stmt | None:
-        """The ``if`` or loop around a statement, within its role, that splits a set of threads."""
-        for owner in places.enclosing(stmt):
-            if isinstance(owner, syntax.If | syntax.While) and self.varies(owner.condition, mask):
-                return owner
-            if isinstance(owner, syntax.Foreach) and any(
-                self.varies(bound, mask) for bound in owner.bounds
-            ):
+    def _differs_after(self, stmt: syntax.Stmt, mask: int, seen: frozenset[syntax.Node]) -> bool:
+        """Whether an assignment leaves a scalar different in threads of a set."""
+        inside = seen | {stmt}
+        if isinstance(stmt, syntax.ScalarDecl | syntax.Assign) and self._varies(
+            stmt.value, mask, inside
+        ):
+            return True
+        # Some threads may assign and others not.
+        threads = self._tables.threads.get(stmt)
+        if threads is not None and threads & mask not in (0, mask):
+            return True
+        return self._divergent(stmt, mask, inside) is not None
+
+    def divergent(self, stmt: syntax.Stmt, mask: int) -> syntax.Stmt | None:
+        """The ``if`` or loop around a statement that splits a set of threads."""
+        return self._divergent(stmt, mask, frozenset())
+
+    def _divergent(
+        self, stmt: syntax.Stmt, mask: int, seen: frozenset[syntax.Node]
+    ) -> syntax.Stmt | None:
+        for owner in self._places.enclosing(stmt):
+            conditions: tuple[syntax.Expr, ...] = ()
+            if isinstance(owner, syntax.If | syntax.While):
+                conditions = (owner.condition,)
+            elif isinstance(owner, syntax.Foreach):
+                conditions = owner.bounds
+            if any(self._varies(condition, mask, seen) for condition in conditions):
                 return owner
         return None
 
 
-def _assignments(tables: Tables) -> dict[object, list[syntax.Expr]]:
-    """Every value that a scalar is given; the bounds of loop variables are their own affair."""
-    out: dict[object, list[syntax.Expr]] = {}
+def _assignments(tables: Tables) -> dict[Symbol, list[syntax.Stmt]]:
+    """The statements that give each scalar a value."""
+    out: dict[Symbol, list[syntax.Stmt]] = {}
     for stmt in statements(tables.function.body):
-        if isinstance(stmt, syntax.ScalarDecl | syntax.Assign):
-            declared = tables.declares.get(stmt)
-            if declared is not None:
-                out.setdefault(declared[0], []).append(stmt.value)
-            elif isinstance(stmt, syntax.Assign) and isinstance(stmt.target, syntax.Name):
-                out.setdefault(tables.uses.get(stmt.target), []).append(stmt.value)
+        changed = list(tables.declares.get(stmt, ()))
+        if isinstance(stmt, syntax.Assign) and not changed:
+            changed = [tables.uses[n] for n in (stmt.target,) if n in tables.uses]
+        for node in own(stmt):
+            if isinstance(node, syntax.Increment) and node.name in tables.uses:
+                changed.append(tables.uses[node.name])
+        for symbol in changed:
+            if symbol.kind in ("scalar", "mutable"):
+                out.setdefault(symbol, []).append(stmt)
     return out
 
 

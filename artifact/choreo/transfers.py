@@ -298,7 +298,7 @@ class _Transfers:
                 repair="put it into an inthreads that compares parallel variables with constants",
             )
             return None
-        divergent = self.values.divergent(self.places, stmt, mask)
+        divergent = self.values.divergent(stmt, mask)
         if divergent is not None:
             self.diagnostics.error(
                 "divergent",
