@@ -1,0 +1,130 @@
+"""Types and constants of expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from artifact.choreo import syntax
+from artifact.choreo.arithmetic import divide, fits, fold
+
+
+@pytest.mark.parametrize(
+    ("expression", "type_"),
+    [
+        ("1", "s32"),
+        ("1u", "u32"),
+        ("4294967296", "s64"),
+        ("1.5", "f64"),
+        ("1.5f", "f32"),
+        ("-inf", "f32"),
+        ("true", "bool"),
+        ("n", "s32"),
+        ("S", "u32"),
+        ("tile", "u32"),
+        ("p", "s32"),
+        ("S - 1", "u32"),
+        ("1.0 * 2.0f", "f32"),
+        ("n < 3", "bool"),
+        ("!n", "bool"),
+        ("__to<bf16>(1.0f)", "bf16"),
+        ("__to<bf16>(1.0f) * 2.0f", "f32"),
+        ("__exp2f(1.0)", "f32"),
+        ("cdiv(S, 128)", "u32"),
+        ("n > 0 ? 1 : S", "u32"),
+        ("ids.at(0)", "u32"),
+        ("#p", "s32"),
+    ],
+)
+def test_types(threads: Callable, expression: str, type_: str) -> None:
+    analysed = threads(f"x = {expression};")
+    assert analysed.symbol("x").type == type_
+
+
+def test_literals_adapt_to_the_other_operand_and_say_nothing(threads: Callable) -> None:
+    analysed = threads("mutable u32 order = 0;\nslot = order % 2;\nodd = order >= 3;")
+    assert analysed.codes == []
+    literals = [n for n in analysed.all(syntax.IntLit) if n.span.line == 9]
+    assert [analysed.tables.types[n] for n in literals] == ["u32"]
+
+
+@pytest.mark.parametrize(
+    "text", ["cid = p - 1;\nx = S + cid;", "u32 x = n;", "x = S + n;", "x = S < n;", "u32 x = -1;"]
+)
+def test_a_value_that_may_be_negative_becomes_unsigned_with_a_warning(
+    threads: Callable, text: str
+) -> None:
+    assert threads(text).codes == ["sign-change"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "u32 x = 1;",
+        "x = S + p;",
+        "foreach {i} in [3] {\n  u32 x = i * 128 + p;\n}",
+        "m = 3;\nx = S + m;",
+        "u32 x = __to<u32>(n);",
+        "x = tile * 128 + p # p;",
+        "inthreads (p > 0) {\n  cid = p - 1;\n  x = S + cid;\n  y = S + (cid * 64 + p);\n}",
+    ],
+)
+def test_what_is_never_negative_does_not_warn(threads: Callable, text: str) -> None:
+    assert threads(text).codes == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("2 * 3 + 1", 7),
+        ("-7 / 2", -3),
+        ("-7 % 2", -1),
+        ("1u - 2u", 2**32 - 1),
+        ("1 << 5", 32),
+        ("cdiv(129, 128)", 2),
+        ("__max(3, 4)", 4),
+        ("3 < 4 && 2 > 1", True),
+        ("0.5f * 4.0f", 2.0),
+        ("~0u", 2**32 - 1),
+        ("Q.span(3)", 128),
+        ("|q_tile|", 128 * 128),
+        ("#p", 3),
+    ],
+)
+def test_constants(threads: Callable, expression: str, value: object) -> None:
+    analysed = threads(f"x = {expression};\ny = x;").clean()
+    assign = next(a for a in analysed.all(syntax.Assign) if a.target.id == "y")
+    assert analysed.tables.constants[assign.value] == value
+
+
+def test_what_is_not_constant_has_no_value(threads: Callable) -> None:
+    analysed = threads("mutable k = 1;\nx = k + 1;\ny = S;").clean()
+    for assign in analysed.all(syntax.Assign)[-2:]:
+        assert assign.value not in analysed.tables.constants
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1).filter(bool))
+def test_division_truncates_as_in_c(left: int, right: int) -> None:
+    quotient = divide(left, right)
+    remainder = fold("%", left, right, "s64")
+    assert quotient * right + remainder == left
+    assert abs(remainder) < abs(right)
+    assert remainder == 0 or (remainder < 0) == (left < 0)
+
+
+@given(
+    st.sampled_from(["+", "-", "*", "/", "%", "&", "|", "^"]),
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 2**32 - 1),
+)
+def test_unsigned_arithmetic_wraps_and_signed_arithmetic_fits(
+    op: str, left: int, right: int
+) -> None:
+    value = fold(op, left, right, "u32")
+    assert value is not None
+    assert fits(value, "u32")
+    wide = fold(op, left, right, "s32")
+    assert wide is None or fits(wide, "s32")
