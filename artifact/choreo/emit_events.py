@@ -121,17 +121,21 @@ def _initialise(ctx: Context, symbol: Symbol, plan: EventPlan) -> None:
         ctx.out.line(f"{loop} cu::mbarrier_init(&{name}[slot], {plan.arrivals});")
 
 
-def threads_condition(mask: int) -> str:
-    """A condition that holds for exactly the threads of a set."""
+def runs_of(mask: int) -> list[tuple[int, int]]:
+    """A set of threads as runs of neighbours: first, and one past the last."""
     runs: list[tuple[int, int]] = []
     position = 0
     while mask >> position:
         start = position + _trailing_zeros(mask >> position)
-        end = start + _trailing_ones(mask >> start)
-        runs.append((start, end))
-        position = end
+        position = start + _trailing_ones(mask >> start)
+        runs.append((start, position))
+    return runs
+
+
+def threads_condition(mask: int) -> str:
+    """A condition that holds for exactly the threads of a set."""
     parts = []
-    for start, end in runs:
+    for start, end in runs_of(mask):
         if end - start == 1:
             parts.append(f"threadIdx.x == {start}")
         elif start == 0:
@@ -139,6 +143,22 @@ def threads_condition(mask: int) -> str:
         else:
             parts.append(f"threadIdx.x >= {start} && threadIdx.x < {end}")
     return parts[0] if len(parts) == 1 else " || ".join(f"({p})" for p in parts)
+
+
+def thread_number(mask: int) -> str:
+    """The number of a thread among those of a set, from 0."""
+    runs = runs_of(mask)
+    text, before = "", 0
+    for start, end in runs:
+        text += (
+            f"{start - before}"
+            if (start, end) == runs[-1]
+            else (f"threadIdx.x < {end} ? {start - before} : ")
+        )
+        before += end - start
+    if len(runs) > 1:
+        return f"int(threadIdx.x) - ({text})"
+    return "int(threadIdx.x)" if text == "0" else f"int(threadIdx.x) - {text}"
 
 
 def _trailing_zeros(value: int) -> int:

@@ -9,7 +9,7 @@ from artifact.choreo.emit_kernel import Parameter, dynamic_bytes, kernel_name
 from artifact.choreo.emit_names import Names
 from artifact.choreo.emit_scalars import emit_scalar
 from artifact.choreo.emit_tails import whole_tiles
-from artifact.choreo.emit_views import panel_columns, product
+from artifact.choreo.emit_views import panel_columns, product, row_dimensions
 from artifact.choreo.tables import Symbol, TensorMapPlan
 from artifact.choreo.writer import Writer
 
@@ -153,15 +153,13 @@ def _launch(host: Context, parameters: tuple[Parameter, ...]) -> None:
 
 def _tensor_map(host: Context, name: str, plan: TensorMapPlan) -> str:
     """A map that is encoded again only when its address or shape has changed."""
-    tensor, node = next((s, n) for s, n in _tensors(host) if s.name == plan.root)
+    tensor = next(s for s, _ in _tensors(host) if s.name == plan.root)
     extents = host.expressions.extents(tensor)
-    split = plan.row_dim + 1
+    split = row_dimensions(plan, len(extents))
     rows, columns = (_wide(product(host, part)) for part in (extents[:split], extents[split:]))
     pitch = _scaled(columns, plan.element_bytes, 1)
     width = panel_columns(plan)
     if width is None:
-        if len(extents) == 1:
-            raise AssertionError(f"a tensor map of one dimension: {node.span}")
         dims, pitches = [columns, rows], [pitch]
         box = [plan.box_columns, plan.box_rows]
     else:

@@ -9,6 +9,7 @@ from artifact.choreo.emit_context import Context
 from artifact.choreo.emit_stores import before_write
 from artifact.choreo.emit_tails import never_partial
 from artifact.choreo.emit_views import (
+    column_bytes,
     global_address,
     origin,
     row_pitch,
@@ -127,9 +128,9 @@ def emit_store(ctx: Context, node: syntax.MmaStore) -> None:
     row, column = shared_position(ctx, plan)
     tile = tile_address(ctx, plan)
     if column is not None:
-        panel = shared.swizzle // 2
-        tile = f"{tile} + ({column}) / {panel} * {shared.rows * shared.swizzle}"
-    arguments = [tile, accumulator, "0" if row is None else row, str(shared.rows)]
+        tile += " + " + column_bytes(shared, column, 2)
+    pitch = shared.rows if shared.swizzle else shared.columns * 2
+    arguments = [tile, accumulator, "0" if row is None else row, str(pitch)]
     ctx.out.call(f"cu::store_fragment<{shared.swizzle}>(", arguments)
     if _is_operand(ctx, plan):
         ctx.out.comment(

@@ -36,7 +36,7 @@ def emit_tma_store(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -> N
         ctx.out.line("cu::tma_store_commit();")
         if not deferred:
             ctx.out.line(_WAIT)
-    if not deferred and any(places.loops(node)):
+    if not deferred and plan.reused:
         ctx.out.comment("The buffer may be written again only when the store has read it.")
         ctx.out.line(meeting(plan))
 

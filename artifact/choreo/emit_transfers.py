@@ -9,7 +9,9 @@ from artifact.choreo.emit_events import (
     order_text,
     slot_text,
     step_order,
+    thread_number,
 )
+from artifact.choreo.emit_meetings import must_meet_before
 from artifact.choreo.emit_stores import emit_tma_store, meeting
 from artifact.choreo.emit_views import (
     global_address,
@@ -133,20 +135,22 @@ def emit_trigger_after(ctx: Context, node: syntax.Trigger) -> None:
 
 
 def _cooperative_load(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -> None:
-    """Every thread copies 16 bytes at a time; barriers before and after [R]."""
+    """Every thread copies 16 bytes at a time; a barrier before (where needed) and after [R]."""
     shared = shared_of(ctx, plan.target)
-    first = (plan.threads & -plan.threads).bit_length() - 1
     count = plan.threads.bit_count()
-    meet = meeting(plan)
-    thread = "int(threadIdx.x)" + (f" - {first}" if first else "")
-    ctx.out.comment("Nobody reads the buffer any more; copy; everybody sees the tile.")
-    ctx.out.line(meet)
+    if must_meet_before(ctx, node):
+        ctx.out.comment("Nobody reads the buffer any more; copy; everybody sees the tile.")
+        ctx.out.line(meeting(plan))
+    else:
+        ctx.out.comment(
+            "All have met since the buffer was last read; copy; everybody sees the tile."
+        )
     template = f"{plan.rows}, {plan.columns}, {shared.swizzle}, {count}"
     arguments = [
         shared_address(ctx, plan.target),
         global_address(ctx, plan.source),
         row_pitch(ctx, plan.source),
-        thread,
+        thread_number(plan.threads),
     ]
     ctx.out.call(f"cu::copy_tile_async<{template}>(", arguments)
     if not node.is_async:

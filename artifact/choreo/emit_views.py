@@ -202,17 +202,21 @@ def shared_address(ctx: Context, plan: ViewPlan) -> str:
     if row is not None:
         parts.append(_scaled(row, pitch))
     if column is not None:
-        panel = shared.swizzle // element
-        if not shared.swizzle or shared.columns <= panel:
-            parts.append(_scaled(column, element))
-        elif column.isdigit():
-            panels, inner = divmod(int(column), panel)
-            parts.append(str(panels * shared.rows * shared.swizzle + inner * element))
-        else:
-            panel_bytes = shared.rows * shared.swizzle
-            split = factor_of(column)
-            parts.append(f"{split} / {panel} * {panel_bytes} + {split} % {panel} * {element}")
+        parts.append(column_bytes(shared, column, element))
     return " + ".join(parts)
+
+
+def column_bytes(shared: SharedPlan, column: str, element: int) -> str:
+    """How far a column is from the first one of its row, as if nothing were permuted."""
+    panel = shared.swizzle // element
+    if not shared.swizzle or shared.columns <= panel:
+        return _scaled(column, element)
+    panel_bytes = shared.rows * shared.swizzle
+    if column.isdigit():
+        panels, inner = divmod(int(column), panel)
+        return str(panels * panel_bytes + inner * element)
+    split = factor_of(column)
+    return f"{split} / {panel} * {panel_bytes} + {split} % {panel} * {element}"
 
 
 _LAST_FACTOR = re.compile(r"(.*) \* (\d+)", re.DOTALL)
@@ -238,11 +242,19 @@ def panel_columns(plan: TensorMapPlan) -> int | None:
     return plan.swizzle // plan.element_bytes
 
 
+def row_dimensions(plan: TensorMapPlan, rank: int) -> int:
+    """How many of a tensor's dimensions are flattened into the row number, from the left.
+
+    A tensor of one dimension is one row.
+    """
+    return plan.row_dim + 1 if rank > 1 else 0
+
+
 def map_coordinates(ctx: Context, tmap: TensorMapPlan, plan: ViewPlan) -> tuple[str, ...]:
     """Column and row, or column in panel, row and panel, as a TMA instruction takes them."""
     extents = tensor_extents(ctx, plan.root)
     parts = origin(ctx, plan)
-    split = tmap.row_dim + 1
+    split = row_dimensions(tmap, len(extents))
     row = flattened(ctx, parts[:split], extents[:split])
     row_text = f"int({row})" if row is not None else "0"
     width = panel_columns(tmap)

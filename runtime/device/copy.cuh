@@ -27,22 +27,22 @@ __host__ __device__ constexpr unsigned swizzled(unsigned row, unsigned column, u
 
 // kThreads threads (number `thread` of them) copy a [kRows, kColumns] tile, 16 bytes a piece. The
 // caller puts barriers around it; wait_copies ends this thread's part.
-template <int kRows, int kColumns, int kSwizzle, int kThreads>
-__device__ __forceinline__ void copy_tile_async(unsigned char* tile, const __nv_bfloat16* source, size_t row_pitch,
-                                                int thread) {
-  constexpr int kChunks = kColumns / 8;
-  static_assert(kRows * kChunks % kThreads == 0, "the tile divides among the threads");
+template <int kRows, int kColumns, int kSwizzle, int kThreads, typename T>
+__device__ __forceinline__ void copy_tile_async(unsigned char* tile, const T* source, size_t row_pitch, int thread) {
+  static_assert(kColumns * sizeof(T) % 16 == 0, "a row is a multiple of 16 bytes");
+  constexpr int kChunks = kColumns * sizeof(T) / 16, kAll = kRows * kChunks;
 #pragma unroll
-  for (int i = 0; i < kRows * kChunks / kThreads; ++i) {
+  for (int i = 0; i < (kAll + kThreads - 1) / kThreads; ++i) {
     int chunk = i * kThreads + thread;
-    int row = chunk / kChunks, column = chunk % kChunks * 8;
+    if (kAll % kThreads != 0 && chunk >= kAll) break;
+    int row = chunk / kChunks, place = chunk % kChunks;
     unsigned char* to = tile;
     if constexpr (kSwizzle == 0) {
-      to += (row * kColumns + column) * 2;
+      to += chunk * 16;
     } else {
-      to += swizzled<kSwizzle>(row, column, kRows);
+      to += swizzled<kSwizzle>(row, place * 8, kRows);
     }
-    const __nv_bfloat16* from = source + row * row_pitch + column;
+    const T* from = source + row * row_pitch + place * (16 / sizeof(T));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
   }
 }
@@ -51,22 +51,34 @@ __device__ __forceinline__ void wait_copies() {
   fence_async_proxy();
 }
 
-// The accumulator [64, 2 * kRegisters] as BF16 into a tile that `pitch_rows` rows share, from `first_row`.
-// stmatrix.x4 stores two 8x8 blocks of 16 columns at a time: lane l gives the address of one row of one.
+// The accumulator [64, 2 * kRegisters] as BF16 into a tile, from its row `first_row`. `pitch`: the rows of
+// the whole tile; of one without a swizzle, the bytes of its rows.
+// stmatrix.x4 stores two 8x8 blocks of 16 columns at a time, .x2 of 8: lane l gives the address of one row of one.
 template <int kSwizzle, int kRegisters>
 __device__ __forceinline__ void store_fragment(unsigned char* tile, const float (&acc)[kRegisters], int first_row,
-                                               int pitch_rows) {
+                                               int pitch) {
   int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) % 128 / 32;
   int row = first_row + 16 * warp + lane % 8 + 8 * (lane / 8 % 2);
-  int column = 8 * (lane / 16);
+  auto place = [&](int column) {
+    if constexpr (kSwizzle == 0) {
+      return shared_address(tile + row * pitch + column * 2);
+    } else {
+      return shared_address(tile + swizzled<kSwizzle>(row, column, pitch));
+    }
+  };
 #pragma unroll
   for (int step = 0; step < kRegisters / 8; ++step) {
     unsigned packed[4];
 #pragma unroll
     for (int q = 0; q < 4; ++q) packed[q] = pack_bf16(acc[8 * step + 2 * q], acc[8 * step + 2 * q + 1]);
-    unsigned char* to = tile + swizzled<kSwizzle>(row, column + 16 * step, pitch_rows);
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(to)),
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(place(8 * (lane / 16) + 16 * step)),
                  "r"(packed[0]), "r"(packed[1]), "r"(packed[2]), "r"(packed[3])
+                 : "memory");
+  }
+  if constexpr (kRegisters % 8 != 0) {
+    constexpr int kLast = kRegisters - 4;
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(place(2 * kLast)),
+                 "r"(pack_bf16(acc[kLast], acc[kLast + 1])), "r"(pack_bf16(acc[kLast + 2], acc[kLast + 3]))
                  : "memory");
   }
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from artifact.choreo.compiler import compile_text
-from artifact.choreo.emit_events import threads_condition
+from artifact.choreo.emit_events import thread_number, threads_condition
 
 PROGRAM = """
 __co__ void f(global bf16 [M, 64] X, global bf16 [M, 64] Y, u32 n) {{
@@ -138,3 +138,15 @@ def test_conditions_hold_for_exactly_a_set_of_threads() -> None:
     assert threads_condition(0b1 | 0b11 << 4) == (
         "(threadIdx.x == 0) || (threadIdx.x >= 4 && threadIdx.x < 6)"
     )
+
+
+def test_threads_of_a_set_are_numbered_without_gaps() -> None:
+    warp = (1 << 32) - 1
+    assert thread_number(warp) == "int(threadIdx.x)"
+    assert thread_number(warp << 128) == "int(threadIdx.x) - 128"
+    mask = warp << 32 | warp << 96 | warp << 256
+    text = thread_number(mask)
+    assert text == "int(threadIdx.x) - (threadIdx.x < 64 ? 32 : threadIdx.x < 128 ? 64 : 192)"
+    members = [t for t in range(384) if mask >> t & 1]
+    numbers = [t - (32 if t < 64 else 64 if t < 128 else 192) for t in members]
+    assert numbers == list(range(96))

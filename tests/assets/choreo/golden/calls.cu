@@ -27,8 +27,7 @@ helpers_kernel(choreo::bf16* X, float* table, float* out, int column) {
   // 10: parallel {n} by [cdiv(N, 64)] : block
   const unsigned n = blockIdx.x;
   // 11: tile = dma.copy.swiz<128> X.subspan(64, 64).at(n, 0) => shared;
-  // Nobody reads the buffer any more; copy; everybody sees the tile.
-  __syncthreads();
+  // All have met since the buffer was last read; copy; everybody sees the tile.
   cu::copy_tile_async<64, 64, 128, 128>(tile, X + size_t(n * 64) * 64, 64, int(threadIdx.x));
   cu::wait_copies();
   __syncthreads();

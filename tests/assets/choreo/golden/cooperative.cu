@@ -24,8 +24,7 @@ product_kernel(choreo::bf16* A, choreo::bf16* B, choreo::bf16* C, unsigned N, un
   const unsigned m = blockIdx.x;
   const unsigned n = blockIdx.y;
   // 5: b_s = dma.copy.swiz<128> B.subspan(64, 128).at(n, 0) => shared;
-  // Nobody reads the buffer any more; copy; everybody sees the tile.
-  __syncthreads();
+  // All have met since the buffer was last read; copy; everybody sees the tile.
   cu::copy_tile_async<64, 128, 128, 256>(b_s, B + size_t(n * 64) * 128, 128, int(threadIdx.x));
   cu::wait_copies();
   __syncthreads();
@@ -33,8 +32,7 @@ product_kernel(choreo::bf16* A, choreo::bf16* B, choreo::bf16* C, unsigned N, un
   // 6: parallel w by [2] : group-4, t by 128 : thread
   const int w = cu::warpgroup_index();
   // 7: a_s = dma.copy.swiz<128> A.subspan(128, 128).at(m, 0) => shared;
-  // Nobody reads the buffer any more; copy; everybody sees the tile.
-  __syncthreads();
+  // All have met since the buffer was last read; copy; everybody sees the tile.
   cu::copy_tile_async<128, 128, 128, 256>(a_s, A + size_t(m * 128) * 128, 128, int(threadIdx.x));
   cu::wait_copies();
   __syncthreads();

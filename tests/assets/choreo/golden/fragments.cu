@@ -34,14 +34,12 @@ softmax_rows_kernel(choreo::bf16* X, choreo::bf16* Y, choreo::bf16* Z, float c) 
   // 14: Y_b = Y.subspan(1, 64, 64).at(b, 0, 0).sqz();
   // 15: Z_b = Z.subspan(1, 128, 64).at(b, 0, 0).sqz();
   // 16: x_s = dma.copy.swiz<128> X_b.subspan(128, 64).at(0, 0) => shared;
-  // Nobody reads the buffer any more; copy; everybody sees the tile.
-  __syncthreads();
+  // All have met since the buffer was last read; copy; everybody sees the tile.
   cu::copy_tile_async<128, 64, 128, 256>(x_s, X + size_t(b) * 128 * 64, 64, int(threadIdx.x));
   cu::wait_copies();
   __syncthreads();
   // 17: y_s = dma.copy.swiz<128> Y_b.subspan(64, 64).at(0, 0) => shared;
-  // Nobody reads the buffer any more; copy; everybody sees the tile.
-  __syncthreads();
+  // All have met since the buffer was last read; copy; everybody sees the tile.
   cu::copy_tile_async<64, 64, 128, 256>(y_s, Y + size_t(b) * 64 * 64, 64, int(threadIdx.x));
   cu::wait_copies();
   __syncthreads();
