@@ -17,17 +17,26 @@ import difflib
 
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
-from artifact.choreo.tables import Symbol, SymbolKind, Tables
-
-#: What a scalar expression may read.
-SCALARS: frozenset[SymbolKind] = frozenset(
-    ("parameter", "dimension", "scalar", "mutable", "level", "loop", "coordinate")
+from artifact.choreo.kinds import (
+    ARGUMENTS,
+    ASSIGN_INSTEAD,
+    BOUNDED,
+    BUFFERS,
+    ELEMENTS,
+    EVENT,
+    FRAGMENTS,
+    FUTURE,
+    MUTABLE,
+    SCALARS,
+    SHAPED,
+    USE_INSTEAD,
+    WAITABLE,
+    WITH_ARTICLE,
 )
+from artifact.choreo.tables import Symbol, SymbolKind, Tables
 
 #: C spellings of element types.
 ALIASES = {"int": "s32", "float": "f32", "double": "f64", "half": "f16", "bfp16": "bf16"}
-
-_BOUNDED: frozenset[SymbolKind] = frozenset(("level", "loop", "coordinate"))
 
 
 class _Scope:
@@ -169,9 +178,9 @@ class _Names:
             self.diagnostics.error(
                 "wrong-kind",
                 name,
-                f"{name.id} is {_A[symbol.kind]}, but {wanted} is needed here",
+                f"{name.id} is {WITH_ARTICLE[symbol.kind]}, but {wanted} is needed here",
                 rule="scalars, buffers, fragments, events and futures each have their own uses",
-                repair=_REPAIRS.get(symbol.kind),
+                repair=USE_INSTEAD.get(symbol.kind),
             )
             return None
         self.tables.uses[name] = symbol
@@ -183,17 +192,17 @@ class _Names:
             case syntax.Name():
                 self.use(node, SCALARS, "a scalar")
             case syntax.Bound():
-                self.use(node.name, _BOUNDED, "a variable of parallel or foreach")
+                self.use(node.name, BOUNDED, "a variable of parallel or foreach")
             case syntax.Increment():
-                self.use(node.name, _MUTABLE, "a mutable scalar")
+                self.use(node.name, MUTABLE, "a mutable scalar")
             case syntax.Element():
-                self.use(node.base, _ELEMENTS, "a fragment or a tensor parameter")
+                self.use(node.base, ELEMENTS, "a fragment or a tensor parameter")
                 self._each(node.indices)
             case syntax.Index():
-                self.use(node.base, _BUFFERS, "an array of shared tiles")
+                self.use(node.base, BUFFERS, "an array of shared tiles")
                 self.expression(node.index)
             case syntax.Extent():
-                self.use(node.base, _SHAPED, "something with a shape")
+                self.use(node.base, SHAPED, "something with a shape")
                 self._each((node.dim,))
             case syntax.View():
                 if isinstance(node.base, syntax.Name):
@@ -202,7 +211,7 @@ class _Names:
                     self.expression(node.base)
                 self._each(node.ops)
             case syntax.Target():
-                self.use(node.name, _EVENTS, "an event or a future")
+                self.use(node.name, WAITABLE, "an event or a future")
                 self._each((node.index, node.order))
             case syntax.Wildcard():
                 pass
@@ -220,7 +229,7 @@ class _Names:
         ):
             self.tables.uses[base] = symbol
         else:
-            self.use(base, _BUFFERS, "a tensor, a shared buffer or a view")
+            self.use(base, BUFFERS, "a tensor, a shared buffer or a view")
 
     def _each(self, nodes: tuple[syntax.Node | None, ...]) -> None:
         for node in nodes:
@@ -271,7 +280,7 @@ class _Names:
                 if stmt.otherwise is not None:
                     self.block(stmt.otherwise)
             case syntax.Apply():
-                self.use(stmt.fragment, _FRAGMENTS, "a fragment")
+                self.use(stmt.fragment, FRAGMENTS, "a fragment")
                 self.block(stmt.body, stmt, stmt.variables, "coordinate")
             case syntax.Assign():
                 self._assign(stmt)
@@ -295,29 +304,29 @@ class _Names:
             case syntax.MmaFill():
                 self._fill(stmt)
             case syntax.Mma():
-                self.use(stmt.accumulator, _FRAGMENTS, "an accumulator")
+                self.use(stmt.accumulator, FRAGMENTS, "an accumulator")
                 for operand in (stmt.a, stmt.b):
                     self._operand(operand)
                 if stmt.result is not None:
                     self.declare(stmt.result, "future", stmt)
             case syntax.MmaStore():
-                self.use(stmt.accumulator, _FRAGMENTS, "an accumulator")
+                self.use(stmt.accumulator, FRAGMENTS, "an accumulator")
                 self.expression(stmt.destination)
             case syntax.Reduce():
                 for name in (stmt.target, stmt.source):
-                    self.use(name, _FRAGMENTS, "a fragment")
+                    self.use(name, FRAGMENTS, "a fragment")
                 self.expression(stmt.dim)
             case syntax.AllReduceSum():
-                self.use(stmt.target, _FRAGMENTS, "a fragment")
+                self.use(stmt.target, FRAGMENTS, "a fragment")
             case syntax.CopyFragment():
                 for name in (stmt.target, stmt.source):
-                    self.use(name, _FRAGMENTS, "a fragment")
+                    self.use(name, FRAGMENTS, "a fragment")
             case syntax.Trigger():
                 for target in stmt.targets:
-                    self.use(target.name, _EVENT, "an event")
+                    self.use(target.name, EVENT, "an event")
                     self._each((target.index, target.order))
                 for name in stmt.after:
-                    self.use(name, _FUTURE, "the future of a load")
+                    self.use(name, FUTURE, "the future of a load")
             case syntax.CallStmt():
                 self._call(stmt)
             case _:
@@ -349,16 +358,16 @@ class _Names:
         if symbol is not None and symbol.kind == "mutable":
             self.tables.uses[stmt.target] = symbol
         elif symbol is None and stmt.op != "=":
-            self.use(stmt.target, _MUTABLE, "a mutable scalar")
+            self.use(stmt.target, MUTABLE, "a mutable scalar")
         elif symbol is not None and (
             name in self.scope.names or stmt.op != "=" or symbol.kind not in SCALARS
         ):
             self.diagnostics.error(
                 "not-assignable",
                 stmt.target,
-                f"{name} is {_A[symbol.kind]} and cannot be assigned",
+                f"{name} is {WITH_ARTICLE[symbol.kind]} and cannot be assigned",
                 rule="only mutables can be assigned again",
-                repair=_ASSIGN_REPAIRS.get(symbol.kind, "choose another name"),
+                repair=ASSIGN_INSTEAD.get(symbol.kind, "choose another name"),
             )
         else:
             self.declare(name, "scalar", stmt)
@@ -391,7 +400,7 @@ class _Names:
             self.diagnostics.error(
                 "wrong-kind",
                 stmt,
-                f"{stmt.accumulator} is {_A[symbol.kind]}, but an accumulator is needed here",
+                f"{stmt.accumulator} is {WITH_ARTICLE[symbol.kind]}, but an accumulator is needed here",
                 rule="mma.fill declares an accumulator, or sets a visible one again",
                 repair="choose another name for the accumulator",
             )
@@ -412,51 +421,6 @@ class _Names:
         for arg in stmt.args:
             base = arg.base if isinstance(arg, syntax.View) and not arg.ops else arg
             if isinstance(base, syntax.Name):
-                self.use(base, _ARGUMENTS, "a scalar, a fragment or a buffer")
+                self.use(base, ARGUMENTS, "a scalar, a fragment or a buffer")
             else:
                 self.expression(arg)
-
-
-_TENSORS: frozenset[SymbolKind] = frozenset(("tensor",))
-_FRAGMENTS: frozenset[SymbolKind] = frozenset(("fragment",))
-_ELEMENTS: frozenset[SymbolKind] = _TENSORS | _FRAGMENTS
-_BUFFERS: frozenset[SymbolKind] = frozenset(("tensor", "shared", "view"))
-_SHAPED: frozenset[SymbolKind] = _BUFFERS | _FRAGMENTS
-_MUTABLE: frozenset[SymbolKind] = frozenset(("mutable",))
-_EVENT: frozenset[SymbolKind] = frozenset(("event",))
-_FUTURE: frozenset[SymbolKind] = frozenset(("future",))
-_EVENTS: frozenset[SymbolKind] = _EVENT | _FUTURE
-_ARGUMENTS: frozenset[SymbolKind] = SCALARS | _BUFFERS | _FRAGMENTS
-
-_A: dict[SymbolKind, str] = {
-    "tensor": "a tensor parameter",
-    "parameter": "a parameter",
-    "dimension": "a dimension symbol",
-    "scalar": "an immutable scalar",
-    "mutable": "a mutable scalar",
-    "level": "a variable of parallel",
-    "loop": "a variable of foreach",
-    "coordinate": "a coordinate of apply",
-    "view": "a view",
-    "shared": "a shared buffer",
-    "event": "an event",
-    "fragment": "a fragment",
-    "future": "a future",
-}
-
-_REPAIRS: dict[SymbolKind, str] = {
-    "event": "events are named only by wait and trigger",
-    "future": "futures are named only by wait and 'trigger .. after'",
-    "fragment": "read an element with .at(..) inside an apply",
-    "tensor": "read an element with .at(..)",
-    "shared": "shared buffers are used through transfers and MMAs",
-    "view": "views are used through transfers and MMAs",
-    "scalar": "declare it 'mutable' if it is meant to change",
-}
-
-_ASSIGN_REPAIRS: dict[SymbolKind, str] = {
-    "scalar": "declare it 'mutable'",
-    "parameter": "copy it: 'mutable n2 = n;'",
-    "fragment": "assign its elements inside an apply, or use mma.fill",
-    "loop": "a loop variable is counted by its loop; use a mutable of your own",
-}

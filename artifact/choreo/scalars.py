@@ -15,7 +15,8 @@ from artifact.choreo import syntax
 from artifact.choreo.arithmetic import INTEGERS
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.expressions import Conversion, Expressions
-from artifact.choreo.names import ALIASES, SCALARS
+from artifact.choreo.kinds import SCALARS
+from artifact.choreo.names import ALIASES
 from artifact.choreo.tables import Tables
 from artifact.choreo.traverse import bodies
 

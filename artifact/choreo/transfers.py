@@ -1,15 +1,11 @@
-"""The transfers pass: who moves each tile, by which tensor map, and what it completes.
+"""The transfers pass: who moves each tile, where they meet, and what a load completes.
 
-Rules (co-language.md, 9):
+Rules (co-language.md, 8.3 and 9; what is moved is in ``tiles.py``):
 
-* ``tma`` from a tensor to shared memory is a load, from shared memory to a tensor a store; ``dma``
-  is a cooperative copy of a tensor's tile to shared memory by every thread of its scope.
 * Exactly one thread issues a load [R], the lowest of the role; where the tile of a store depends
   on the warpgroup, the lowest thread of each warpgroup does.
 * What is moved is one tile for all threads of the scope: its coordinates do not differ between
   them.
-* Both sides have one element type and, without extents of 1, one shape; a row of the tile is a
-  multiple of 16 bytes, a box has at most 256 rows and 256 columns a panel.
 * The threads of a store meet at hardware barrier 15; other sets of threads, and warpgroups that
   store for themselves, get other ids, downwards.
 * A load completes the event of its ``trigger .. after``, which follows it in its block, executed
@@ -20,29 +16,16 @@ Rules (co-language.md, 9):
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from artifact.choreo import syntax
-from artifact.choreo.arithmetic import BYTES
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import NAMED_IDS
-from artifact.choreo.mma import multiple, origin_terms
-from artifact.choreo.tables import (
-    EventPlan,
-    Symbol,
-    Tables,
-    TensorMapPlan,
-    TransferPlan,
-    ViewPlan,
-    WaitPlan,
-)
+from artifact.choreo.mma import origin_terms
+from artifact.choreo.tables import EventPlan, Symbol, Tables, TransferPlan, WaitPlan
 from artifact.choreo.threads import ThreadValues, warpgroups, whole
+from artifact.choreo.tiles import Tiles
 from artifact.choreo.traverse import Places, statements
-from artifact.choreo.views import squeezed
 
-TransferKind = Literal["tma-load", "tma-store", "cooperative-load"]
-
-BOX_LIMIT = 256
 STORE_BARRIER = 15
 
 
@@ -64,38 +47,29 @@ class _Transfers:
         self.diagnostics = diagnostics
         self.values = values
         self.places = places
+        self.tiles = Tiles(tables, diagnostics, values)
         named = {plan.barrier for plan in tables.events.values()}
         self.free = [STORE_BARRIER, *(n for n in NAMED_IDS if n not in named)]
         self.barriers: dict[tuple[int, bool], int | None] = {}
 
     def plan(self, stmt: syntax.Transfer) -> None:
         """Plan one transfer."""
-        source = self.tables.views.get(stmt.source)
-        target = self._target(stmt)
-        if source is None or target is None:
-            return
-        kind = self._kind(stmt, source, target)
-        if kind is None:
-            return
-        shape = self._shape(stmt, source, target)
+        tile = self.tiles.tile(stmt)
         mask = self._threads(stmt)
-        if shape is None or mask is None:
+        if tile is None or mask is None:
             return
-        (rows, columns), source, target = shape
-        memory, shared = (target, source) if kind == "tma-store" else (source, target)
-        element = BYTES[memory.root.type or "bf16"]
         plan = TransferPlan(
-            kind=kind,
-            map=None if kind == "cooperative-load" else self._map(stmt, memory, shared, element),
-            source=source,
-            target=target,
-            rows=rows,
-            columns=columns,
-            bytes=rows * columns * element,
+            kind=tile.kind,
+            map=tile.map,
+            source=tile.source,
+            target=tile.target,
+            rows=tile.rows,
+            columns=tile.columns,
+            bytes=tile.bytes,
             threads=mask,
             leaders=((mask & -mask).bit_length() - 1,),
         )
-        match kind:
+        match tile.kind:
             case "tma-load":
                 plan = self._load(stmt, plan)
             case "tma-store":
@@ -103,187 +77,6 @@ class _Transfers:
             case "cooperative-load":
                 plan = self._cooperative(stmt, plan)
         self.tables.transfers[stmt] = plan
-
-    # What moves --------------------------------------------------------------------------------
-
-    def _target(self, stmt: syntax.Transfer) -> ViewPlan | None:
-        if stmt.destination is not None:
-            return self.tables.views.get(stmt.destination)
-        source = self.tables.views.get(stmt.source)
-        buffer = next((s for s in self.tables.declares.get(stmt, ()) if s.kind == "shared"), None)
-        if source is None or buffer is None:
-            return None
-        extents = squeezed(source).extents
-        return ViewPlan(
-            root=buffer,
-            base=buffer,
-            tile=None,
-            added=((),) * len(extents),
-            extents=extents,
-            dims=tuple(range(len(extents))),
-        )
-
-    def _kind(
-        self, stmt: syntax.Transfer, source: ViewPlan, target: ViewPlan
-    ) -> TransferKind | None:
-        kinds = (source.root.kind, target.root.kind)
-        if kinds == ("tensor", "shared"):
-            return "tma-load" if stmt.engine == "tma" else "cooperative-load"
-        if kinds == ("shared", "tensor") and stmt.engine == "tma" and stmt.operation == "copy":
-            if stmt.is_async:
-                self.diagnostics.error(
-                    "store-async",
-                    stmt,
-                    "a store is not asynchronous here",
-                    rule="tma.copy from shared to global memory is synchronous",
-                    repair="drop '.async'",
-                )
-                return None
-            return "tma-store"
-        self.diagnostics.error(
-            "transfer-direction",
-            stmt,
-            f"{stmt.engine}.{stmt.operation} from a {_place(source)} to a {_place(target)}",
-            rule="tma.load and dma.copy go from a tensor to shared memory, tma.copy either way",
-            repair="use tma.load for loads and tma.copy for stores",
-        )
-        return None
-
-    def _shape(
-        self, stmt: syntax.Transfer, source: ViewPlan, target: ViewPlan
-    ) -> tuple[tuple[int, int], ViewPlan, ViewPlan] | None:
-        """Rows and columns, and both views as two-dimensional tiles."""
-        if source.root.type != target.root.type:
-            self.diagnostics.error(
-                "transfer-type",
-                stmt,
-                f"{source.root.type} goes to {target.root.type}",
-                rule="a transfer converts nothing: both sides have one element type",
-                repair=f"declare the buffer as {source.root.type}",
-            )
-            return None
-        left, right = squeezed(source), squeezed(target)
-        if left.extents != right.extents:
-            self.diagnostics.error(
-                "transfer-shape",
-                stmt,
-                f"a tile of {_shape_text(left)} goes to one of {_shape_text(right)}",
-                rule="both sides of a transfer have one shape, extents of 1 aside",
-                repair="take the same tile on both sides",
-            )
-            return None
-        extents = [e for e in left.extents if isinstance(e, int)]
-        if len(extents) != len(left.extents) or len(extents) not in (1, 2):
-            self.diagnostics.error(
-                "transfer-rank",
-                stmt,
-                f"a tile of {_shape_text(left)}",
-                rule="a tile has two dimensions of constant extents",
-                repair="take it with .subspan(1, rows, 1, columns).at(..)",
-            )
-            return None
-        element = BYTES[source.root.type or "bf16"]
-        if extents[-1] * element % 16:
-            self.diagnostics.error(
-                "transfer-bytes",
-                stmt,
-                f"a row of {extents[-1] * element} bytes",
-                rule="a row of a tile is a multiple of 16 bytes",
-                repair=f"use a multiple of {16 // element} columns",
-            )
-            return None
-        rows = extents[0] if len(extents) == 2 else 1
-        return (rows, extents[-1]), _as_tile(left), _as_tile(right)
-
-    def _map(
-        self, stmt: syntax.Transfer, memory: ViewPlan, shared: ViewPlan, element: int
-    ) -> TensorMapPlan:
-        """The tensor map of a tile of a tensor, checked against what TMA can address."""
-        rows, columns = memory.extents
-        assert isinstance(rows, int) and isinstance(columns, int)
-        swizzle = self.tables.shared[shared.root].swizzle
-        panel = swizzle // element if swizzle else columns
-        if rows > BOX_LIMIT or min(panel, columns) > BOX_LIMIT:
-            self.diagnostics.error(
-                "box-range",
-                stmt,
-                f"a box of {rows} rows and {min(panel, columns)} columns",
-                rule=f"a box has at most {BOX_LIMIT} rows, and as many columns a panel",
-                repair="load it in parts, or use a swizzle: it splits the columns into panels",
-            )
-        last = len(memory.added) - 1
-        if memory.dims[1] != last:
-            self.diagnostics.error(
-                "tile-columns",
-                stmt,
-                f"the columns of this tile run along dimension {memory.dims[1]} of "
-                f"{memory.root.name}",
-                rule="the columns of a tile run along the last dimension, which is contiguous",
-                repair="take the whole tile along the last dimension",
-            )
-        self._shared_tile(stmt, shared, swizzle, element)
-        if swizzle and columns > panel:
-            self._panels(stmt, memory, panel)
-        return TensorMapPlan(
-            root=memory.root.name,
-            element_bytes=element,
-            row_dim=memory.dims[0],
-            box_rows=rows,
-            box_columns=columns,
-            swizzle=swizzle,
-        )
-
-    def _shared_tile(
-        self, stmt: syntax.Transfer, shared: ViewPlan, swizzle: int, element: int
-    ) -> None:
-        """A part of a buffer is moved where its bytes are one run of the swizzle's pattern."""
-        plan = self.tables.shared[shared.root]
-        rows, columns = shared.extents
-        if (rows, columns) == (plan.rows, plan.columns):
-            return
-        last = len(shared.added) - 1
-        panel = swizzle // element if swizzle else plan.columns
-        whole_rows = columns == plan.columns and columns == panel
-        one_panel = swizzle and columns == panel
-        aligned = all(
-            multiple(self.tables, self.values, term, unit)
-            for dim, unit in ((last, panel), (last - 1, 8 if swizzle else 1))
-            if dim >= 0
-            for term in origin_terms(self.tables, shared, dim)
-        )
-        if (
-            not (whole_rows or one_panel or (not swizzle and columns == plan.columns))
-            or not aligned
-        ):
-            self.diagnostics.error(
-                "buffer-part",
-                stmt,
-                f"this part of {shared.root.name} is not contiguous in shared memory",
-                rule="a transfer moves a whole buffer, or rows of one panel from a multiple of 8",
-                repair="move the whole buffer, or use an array of tiles",
-            )
-
-    def _panels(self, stmt: syntax.Transfer, memory: ViewPlan, panel: int) -> None:
-        """A box in panels begins at a whole panel."""
-        node = memory.root.node
-        extents = node.extents if isinstance(node, syntax.TensorParam) else ()
-        inner = self.tables.constants.get(extents[-1]) if extents else None
-        before = any(
-            origin_terms(self.tables, memory, dim)
-            for dim in range(memory.dims[0] + 1, len(extents) - 1)
-        )
-        fits = all(
-            multiple(self.tables, self.values, term, panel)
-            for term in origin_terms(self.tables, memory, len(extents) - 1)
-        )
-        if not fits or (before and (not isinstance(inner, int) or inner % panel)):
-            self.diagnostics.error(
-                "panel-start",
-                stmt,
-                f"this tile may begin between multiples of {panel} columns",
-                rule=f"a tile wider than its swizzle is moved in panels of {panel} columns",
-                repair="use a constant last extent and column origins that are multiples of it",
-            )
 
     # Who moves it ------------------------------------------------------------------------------
 
@@ -531,19 +324,3 @@ class _Transfers:
                 self.free = [n for n in self.free if n not in wanted]
                 return first
         return None
-
-
-def _as_tile(plan: ViewPlan) -> ViewPlan:
-    """A view of two dimensions; a single row gets the dimension before its columns."""
-    if len(plan.extents) == 2:
-        return plan
-    column = plan.dims[0]
-    return replace(plan, extents=(1, plan.extents[0]), dims=(max(column - 1, 0), column))
-
-
-def _place(plan: ViewPlan) -> str:
-    return "tensor" if plan.root.kind == "tensor" else "shared buffer"
-
-
-def _shape_text(plan: ViewPlan) -> str:
-    return f"[{', '.join(str(e) if isinstance(e, int) else '?' for e in plan.extents)}]"
