@@ -42,6 +42,12 @@ class _Arrivals:
         self.tables = tables
         self.found = found
         self.places = places
+        self.waited = {
+            tables.uses[target.name]
+            for stmt in statements(tables.function.body)
+            if isinstance(stmt, syntax.Wait)
+            for target in stmt.targets
+        }
 
     def reads(self, stmt: syntax.Stmt) -> Iterator[tuple[syntax.Node, Symbol]]:
         """The shared buffers that a statement reads by MMA or TMA."""
@@ -72,8 +78,11 @@ class _Arrivals:
                     return set()
                 if plan.slot is not None and plan.event is not None:
                     out.add(plan.event)
-                else:
+                elif self._future(stmt) in self.waited:
                     out.add(self._future(stmt))
+                else:
+                    # That its future is never consumed is said where it is issued.
+                    return set()
         return out
 
     def _future(self, stmt: syntax.Transfer) -> Symbol:

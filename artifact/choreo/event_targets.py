@@ -17,6 +17,7 @@ from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import Use, Uses
 from artifact.choreo.names import bound_of
+from artifact.choreo.print_expressions import print_expression
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.traverse import Places
 
@@ -116,15 +117,16 @@ class _Targets:
             )
             return
         expr = order.name if isinstance(order, syntax.Increment) else order
-        modulus = self._modulus(expr)
-        if modulus is not None and modulus % (2 * uses.slots):
+        reduced = self._reduced(expr)
+        modulus, full = reduced if reduced is not None else (0, expr)
+        if modulus % (2 * uses.slots):
             self.diagnostics.error(
                 "slot-as-order",
                 order,
                 f"this order is reduced modulo {modulus}: its generation is lost",
                 rule=f"an order counts on: slot order % {uses.slots}, generation order / "
                 f"{uses.slots}; only data is indexed by the slot",
-                repair=f"{uses.event.name}.at(order) with the order that was reduced",
+                repair=f"{uses.event.name}.at({print_expression(full)})",
             )
             return
         self._restarts(uses, use, expr)
@@ -141,15 +143,15 @@ class _Targets:
             expr = node.value
         return expr
 
-    def _modulus(self, expr: syntax.Expr) -> int | None:
-        """The constant that an expression is reduced by, last of all."""
+    def _reduced(self, expr: syntax.Expr) -> tuple[int, syntax.Expr] | None:
+        """The constant that an expression is reduced by, last of all, and what is reduced."""
         value = self._value(expr)
         if isinstance(value, syntax.Convert):
-            return self._modulus(value.operand)
+            return self._reduced(value.operand)
         if isinstance(value, syntax.Binary) and value.op in ("%", "&"):
             right = self.tables.constants.get(value.right)
             if isinstance(right, int):
-                return right if value.op == "%" else right + 1
+                return right if value.op == "%" else right + 1, value.left
         return None
 
     def _restarts(self, uses: Uses, use: Use, expr: syntax.Expr) -> None:

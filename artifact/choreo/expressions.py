@@ -174,6 +174,18 @@ class Expressions:
                 for index in expr.indices:
                     self.integer(index, "an index")
                 base = self.tables.uses.get(expr.base)
+                tensor = base.node if base is not None else None
+                if isinstance(tensor, syntax.TensorParam) and len(expr.indices) != len(
+                    tensor.extents
+                ):
+                    self.diagnostics.error(
+                        "view-rank",
+                        expr,
+                        f"{len(expr.indices)} indices of {expr.base.id}, which has "
+                        f"{len(tensor.extents)} dimensions",
+                        rule="an element has one index for every dimension",
+                        repair="write as many indices as the tensor has dimensions",
+                    )
                 return (base.type if base is not None else None) or "f32"
             case syntax.Extent():
                 return self._extent(expr)

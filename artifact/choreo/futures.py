@@ -19,6 +19,7 @@ from typing import Literal
 
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.print_expressions import print_expression
 from artifact.choreo.tables import Symbol, Tables, WaitPlan
 
 State = Literal["pending", "waited", "handed over", "reported"]
@@ -211,13 +212,15 @@ class _Futures:
         )
         if handed_over:
             return
-        event = stmt.targets[0].name.id
+        target = stmt.targets[0]
+        event = target.name.id
+        order = "" if target.order is None else f".at({print_expression(target.order)})"
         self._consumption(
             "trigger-before-completion",
             stmt,
             f"{event} is triggered when the load has been issued, not when it has arrived",
             "a plain trigger publishes at once; the completion of a load is handed to the event",
-            f"trigger {event}.. after {future.name};",
+            f"trigger {event}{order} after {future.name};",
         )
         self.now.states[future] = "reported"
 

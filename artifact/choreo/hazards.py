@@ -48,6 +48,8 @@ class _Hazards:
         self.diagnostics = diagnostics
         self.found = found
         self.places = places
+        self.told: set[tuple[syntax.Mma, Symbol]] = set()
+        """One finding for each fragment of an MMA: the first."""
 
     # Registers ---------------------------------------------------------------------------------
 
@@ -56,7 +58,10 @@ class _Hazards:
         for place, symbol, writes in self._accesses(stmt):
             for mma in flight:
                 future = mma.result or "the MMA"
+                if (mma, symbol) in self.told:
+                    continue
                 if self.tables.uses[mma.accumulator] is symbol:
+                    self.told.add((mma, symbol))
                     self.diagnostics.error(
                         "accumulator-in-flight",
                         place,
@@ -66,6 +71,7 @@ class _Hazards:
                         repair=f"wait {future}; before this",
                     )
                 elif self._operand(mma) is symbol:
+                    self.told.add((mma, symbol))
                     self.diagnostics.error(
                         "operand-in-flight",
                         place,

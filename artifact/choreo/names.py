@@ -400,7 +400,8 @@ class _Names:
             self.diagnostics.error(
                 "wrong-kind",
                 stmt,
-                f"{stmt.accumulator} is {WITH_ARTICLE[symbol.kind]}, but an accumulator is needed here",
+                f"{stmt.accumulator} is {WITH_ARTICLE[symbol.kind]}, but an accumulator is needed "
+                "here",
                 rule="mma.fill declares an accumulator, or sets a visible one again",
                 repair="choose another name for the accumulator",
             )

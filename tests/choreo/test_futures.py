@@ -127,4 +127,4 @@ def test_a_load_published_early_is_one_error_at_the_trigger(threads: Callable) -
     )
     assert analysed.codes == ["trigger-before-completion"]
     assert analysed.place("trigger-before-completion") == "trigger loaded;"
-    assert analysed.said("trigger-before-completion").repair == "trigger loaded.. after f;"
+    assert analysed.said("trigger-before-completion").repair == "trigger loaded after f;"
