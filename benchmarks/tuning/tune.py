@@ -1,0 +1,133 @@
+"""Time the variants of variants.cuh and the generated kernels against FlashAttention-3.
+
+    PYTHON benchmarks/tuning/tune.py LIBRARY [--seconds S] [--rounds N] [--shapes S,..]
+
+PYTHON is an interpreter with torch and flash_attn_interface (the environment `main`), LIBRARY what
+README.md beside this file says how to build. Windows of some tenths of a second in seeded random
+order, FA3 among them; medians, and ratios to FA3. An implementation whose output differs from
+FA3's by more than 0.01 is marked WRONG unless its name begins with a dash (a diagnosis that leaves
+work out). A quick instrument for choosing what to try: what is published is measured by the runner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import random
+import statistics
+from pathlib import Path
+from typing import Any
+
+BATCH, HEADS, DIM = 4, 32, 128
+ANCHOR = "fa3"
+
+
+class Library:
+    """The C interface of library.cu."""
+
+    def __init__(self, path: Path) -> None:
+        self.c = ctypes.CDLL(str(path.resolve()))
+        self.c.tuning_name.restype = ctypes.c_char_p
+        self.c.tuning_time.restype = ctypes.c_double
+        count = self.c.tuning_count()
+        self.names: list[str] = [self.c.tuning_name(i).decode() for i in range(count)]
+
+    def shape(self, tensors: tuple[Any, ...], seq: int) -> None:
+        """What all launches work on from now on."""
+        pointers = (ctypes.c_void_p(t.data_ptr()) for t in tensors)
+        self.c.tuning_shape(*pointers, BATCH, seq, HEADS)
+
+    def time(self, name: str, repeat: int) -> float:
+        """Milliseconds of one launch."""
+        return float(self.c.tuning_time(self.names.index(name), repeat))
+
+    def clocks(self) -> tuple[float, float]:
+        """Cycles and nanoseconds of CTA 0 in the last launch of a variant."""
+        cycles, nanoseconds = ctypes.c_double(), ctypes.c_double()
+        self.c.tuning_clocks(ctypes.byref(cycles), ctypes.byref(nanoseconds))
+        return cycles.value, nanoseconds.value
+
+
+def measure(library: Library, seq: int, seconds: float, rounds: int) -> dict[str, dict[str, Any]]:
+    """TFLOPS of every window of one shape, and the variants' clocks."""
+    import torch
+    from flash_attn_interface import flash_attn_func
+
+    generator = torch.Generator(device="cuda").manual_seed(seq)
+
+    def uniform(limit: float) -> Any:
+        shape = (BATCH, seq, HEADS, DIM)
+        drawn = torch.rand(shape, device="cuda", generator=generator)
+        return ((2 * drawn - 1) * limit).to(torch.bfloat16)
+
+    q, k, v = uniform(2), uniform(2), uniform(1)
+    out = torch.empty_like(q)
+    library.shape((q, k, v, out), seq)
+    reference = flash_attn_func(q, k, v, causal=True)
+    reference = reference[0] if isinstance(reference, tuple) else reference
+    work = 2 * BATCH * HEADS * seq * seq * DIM
+    repeat = max(3, int(seconds / (work / 620e12)))
+
+    def anchor(count: int) -> float:
+        start, stop = torch.cuda.Event(True), torch.cuda.Event(True)
+        start.record()
+        for _ in range(count):
+            flash_attn_func(q, k, v, causal=True)
+        stop.record()
+        stop.synchronize()
+        return float(start.elapsed_time(stop)) / count
+
+    found: dict[str, dict[str, Any]] = {
+        name: {"tflops": [], "ghz": [], "error": 0.0} for name in (ANCHOR, *library.names)
+    }
+    for name in library.names:
+        out.fill_(float("nan"))
+        library.time(name, 1)
+        error = (out.float() - reference.float()).abs().max().item()
+        found[name]["error"] = error if error == error else float("inf")
+    for number in range(rounds):
+        order = list(found)
+        random.Random(seq + number).shuffle(order)
+        for name in order:
+            if name == ANCHOR:
+                anchor(repeat // 3)
+                ms = anchor(repeat)
+            else:
+                library.time(name, repeat // 3)
+                ms = library.time(name, repeat)
+                cycles, nanoseconds = library.clocks()
+                if nanoseconds:
+                    found[name]["ghz"].append(cycles / nanoseconds)
+            found[name]["tflops"].append(work / ms / 1e9)
+    return found
+
+
+def main() -> None:
+    """Measure, print a table, write everything as JSON if asked."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("library", type=Path)
+    parser.add_argument("--seconds", type=float, default=0.2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--shapes", default="4096,8192,16384")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    library = Library(options.library)
+    shapes = [int(s) for s in options.shapes.split(",")]
+    results = {s: measure(library, s, options.seconds, options.rounds) for s in shapes}
+    print(f"{'':36}" + "".join(f"{f'S={s}':>16}" for s in shapes))
+    for name in (ANCHOR, *library.names):
+        cells = []
+        for seq in shapes:
+            row, base = results[seq][name], results[seq][ANCHOR]
+            tflops = statistics.median(row["tflops"])
+            ratio = tflops / statistics.median(base["tflops"])
+            wrong = row["error"] > 0.01 and not name.startswith("-")
+            cells.append(f"{tflops:8.1f} {'WRONG' if wrong else f'{ratio:5.3f}':>7}")
+        print(f"{name:36}" + "".join(cells))
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
