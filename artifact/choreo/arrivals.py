@@ -4,7 +4,7 @@ Rules (co-language.md, 8.1 and 9; worklog, step 2):
 
 * A load that runs on its own publishes its tile through its event, or to those who wait for its
   future. Who reads the tile, in an MMA or a store, has waited before: for one of those, or for an
-  event that somebody triggers after waiting for one of them.
+  event that somebody triggers after waiting for one of them, and so on.
 """
 
 from __future__ import annotations
@@ -89,23 +89,24 @@ class _Arrivals:
         return next(s for s in self.tables.declares[stmt] if s.kind == "future")
 
     def known(self, stmt: syntax.Stmt, loads: set[Symbol]) -> bool:
-        """Whether a wait before a statement says that one of the loads is complete."""
-        waited = self._waited_before(stmt)
-        if waited & loads:
-            return True
-        return any(
-            self._waited_before(trigger.stmt) & loads
-            for event in waited
-            if event in self.found
-            for trigger in self.found[event].plain
-        )
+        """Whether waits before a statement say, be it by others, that a load is complete."""
+        known = self._waited_before(stmt)
+        ahead = list(known)
+        for symbol in ahead:
+            if symbol in self.found:
+                for trigger in self.found[symbol].plain + self.found[symbol].after:
+                    more = self._waited_before(trigger.stmt) - known
+                    known |= more
+                    ahead += more
+        return bool(known & loads)
 
     def _waited_before(self, stmt: syntax.Stmt) -> set[Symbol]:
-        """What is waited for before a statement, in nested statements too."""
+        """What some of a statement's threads wait for before it, in nested statements too."""
+        mask = self.tables.threads.get(stmt) or 0
         return {
             self.tables.uses[target.name]
             for before in self.places.before(stmt)
             for node in syntax.walk(before)
-            if isinstance(node, syntax.Wait)
+            if isinstance(node, syntax.Wait) and (self.tables.threads.get(node) or 0) & mask
             for target in node.targets
         }

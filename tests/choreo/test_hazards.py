@@ -134,11 +134,21 @@ def test_a_tile_is_not_read_before_its_load(threads: Callable) -> None:
     assert early.codes == ["unwaited-load"]
     assert early.place("unwaited-load") == "q_tile"
     threads(f"{load}inthreads.async (p > 0) {{\nwait loaded;\n{read}}}").clean()
-    # Through another event of somebody who has waited.
+    # Through other events of somebody who has waited.
+    others = (
+        "inthreads.async (p == 1) {\nwait loaded;\ntrigger full.at(0);\n"
+        "wait full.at(1);\ntrigger done;\n}\n"
+    )
     threads(
-        f"{load}inthreads.async (p == 1) {{\nwait loaded;\ntrigger done;\n}}\n"
-        f"inthreads.async (p == 2) {{\nwait done;\n{read}}}"
+        f"{load}{others.replace('wait full.at(1);', '')}"
+        f"inthreads.async (p == 2) {{\nwait full.at(0);\nwait done;\n{read}}}"
     ).clean()
+    # The wait of another role alone says nothing.
+    alone = threads(
+        f"{load}inthreads.async (p == 1) {{\nwait loaded;\n}}\n"
+        f"inthreads.async (p == 2) {{\n{read}}}"
+    )
+    assert alone.codes == ["unwaited-load"]
 
 
 # Values ----------------------------------------------------------------------------------------
