@@ -261,6 +261,7 @@ def _document(outcome: Outcome) -> dict[str, Any]:
         "protocol": results.protocol.name,
         "protocol_digest": f"blake3:{results.protocol_digest}",
         "device": plain["device"],
+        "build": plain["build"],
         "order": plain["order"],
         "summary": plain["summary"],
         "comparisons": plain["comparisons"],
