@@ -27,8 +27,7 @@ from artifact.choreo.traverse import Places, statements
 
 Kind = Literal["transaction", "arrivals", "named"]
 
-#: Hardware barriers for events, in the order in which they are given out.
-NAMED_IDS = tuple(range(14, 7, -1))
+_NAMED_IDS = range(14, 7, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,9 +188,18 @@ def _explicit(tables: Tables, symbol: Symbol) -> int | None:
     return value if isinstance(value, int) else None
 
 
+def barrier_ids(tables: Tables) -> list[int]:
+    """Hardware barriers for events and transfers, in the order in which they are given out.
+
+    0 is ``__syncthreads``, the next ones are those of single warpgroups, one each.
+    """
+    groups = tables.launch.threads // 128 if tables.launch is not None else 0
+    return [number for number in _NAMED_IDS if number > groups]
+
+
 def _free_ids(tables: Tables) -> list[int]:
     """Ids for named barriers, without those that the program itself names."""
-    free = list(NAMED_IDS)
+    free = barrier_ids(tables)
     for stmt in statements(tables.function.body):
         if isinstance(stmt, syntax.CallStmt) and stmt.name.id.split("::")[-1].startswith("__bar_"):
             argument = stmt.args[0] if stmt.args else None

@@ -130,7 +130,7 @@ class _Futures:
                 continue
             node = symbol.node
             if isinstance(node, syntax.Mma | syntax.Transfer) and not node.is_async:
-                self._consumption(
+                self._error(
                     "wait-sync",
                     target,
                     f"{symbol.name} is complete already: its operation is synchronous",
@@ -139,7 +139,7 @@ class _Futures:
                 )
                 continue
             if target.index is not None or target.order is not None:
-                self._consumption(
+                self._error(
                     "future-order",
                     target,
                     "a future has no order",
@@ -169,7 +169,7 @@ class _Futures:
             symbol = self.tables.uses[name]
             node = symbol.node
             if isinstance(node, syntax.Mma):
-                self._consumption(
+                self._error(
                     "after-mma",
                     name,
                     f"{symbol.name} is an MMA, which completes no event",
@@ -180,7 +180,7 @@ class _Futures:
             elif isinstance(node, syntax.Transfer) and not (
                 node.engine == "tma" and node.is_async and self._is_load(node)
             ):
-                self._consumption(
+                self._error(
                     "after-other",
                     name,
                     f"{symbol.name} is no asynchronous TMA load",
@@ -215,7 +215,7 @@ class _Futures:
         target = stmt.targets[0]
         event = target.name.id
         order = "" if target.order is None else f".at({print_expression(target.order)})"
-        self._consumption(
+        self._error(
             "trigger-before-completion",
             stmt,
             f"{event} is triggered when the load has been issued, not when it has arrived",
@@ -228,7 +228,7 @@ class _Futures:
         """Note that a future is consumed; false where that is wrong."""
         state = self.now.states.get(symbol)
         if state in ("waited", "handed over"):
-            self._consumption(
+            self._error(
                 "consumed-twice",
                 place,
                 f"{symbol.name} is {state} already",
@@ -237,7 +237,7 @@ class _Futures:
             )
             return False
         if any(symbol in outside for outside in self.in_loop):
-            self._consumption(
+            self._error(
                 "consumed-in-loop",
                 place,
                 f"{symbol.name} was issued outside of this loop",
@@ -268,7 +268,7 @@ class _Futures:
         for symbol, state in before.states.items():
             if state == "pending" and first.states.get(symbol) != second.states.get(symbol):
                 if "reported" not in (first.states.get(symbol), second.states.get(symbol)):
-                    self._consumption(
+                    self._error(
                         "consumed-in-one-arm",
                         stmt,
                         f"{symbol.name} is consumed on one path here and not on the other",
@@ -294,7 +294,7 @@ class _Futures:
         if isinstance(stmt, syntax.Break | syntax.Continue):
             open_ = [s for s in open_ if s not in outside]
         for symbol in open_:
-            self._consumption(
+            self._error(
                 "future-unconsumed",
                 stmt,
                 f"{symbol.name} is still in flight here",
@@ -303,7 +303,7 @@ class _Futures:
             )
 
     def _unconsumed(self, symbol: Symbol, block: syntax.Block) -> None:
-        self._consumption(
+        self._error(
             "future-unconsumed",
             symbol.node,
             f"{symbol.name} is never waited for",
@@ -313,7 +313,5 @@ class _Futures:
             else f"trigger event after {symbol.name}; or wait {symbol.name};",
         )
 
-    def _consumption(
-        self, code: str, place: syntax.Node, message: str, rule: str, repair: str
-    ) -> None:
+    def _error(self, code: str, place: syntax.Node, message: str, rule: str, repair: str) -> None:
         self.diagnostics.error(code, place, message, rule=rule, repair=repair)

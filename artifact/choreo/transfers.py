@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
-from artifact.choreo.events import NAMED_IDS
+from artifact.choreo.events import barrier_ids
 from artifact.choreo.mma import origin_terms
 from artifact.choreo.tables import EventPlan, Symbol, Tables, TransferPlan, WaitPlan
 from artifact.choreo.threads import ThreadValues, warpgroups, whole
@@ -49,7 +49,7 @@ class _Transfers:
         self.places = places
         self.tiles = Tiles(tables, diagnostics, values)
         named = {plan.barrier for plan in tables.events.values()}
-        self.free = [STORE_BARRIER, *(n for n in NAMED_IDS if n not in named)]
+        self.free = [STORE_BARRIER, *(n for n in barrier_ids(tables) if n not in named)]
         self.barriers: dict[tuple[int, bool], int | None] = {}
 
     def plan(self, stmt: syntax.Transfer) -> None:

@@ -59,7 +59,7 @@ def test_an_example_gives_exactly_its_finding(code: str, where: str, example: st
 
 
 # Which argument of which method is a code; `fail` is the parser's.
-_CODE_ARGUMENT = {"error": 0, "fail": 0, "_consumption": 0, "add": 1}
+_CODE_ARGUMENT = {"error": 0, "fail": 0, "_error": 0, "add": 1}
 
 
 def codes_of_the_sources() -> set[str]:
