@@ -1,0 +1,179 @@
+"""``apply``: a body for every element that the threads of one warp own.
+
+Statements of row vectors alone run once a row, before the elements. The rest runs for all elements
+at once where none depends on another; where it changes a row vector, a lane goes through its
+elements of a row one after the other, as its thread does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from artifact.choreo import syntax
+from artifact.choreo.emit_touches import Touches
+from artifact.choreo.interpret_error import Report
+from artifact.choreo.interpret_fragments import LANES, ROWS, Fragment
+from artifact.choreo.interpret_values import Value, Values, cast
+from artifact.choreo.tables import Symbol, Tables
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+
+class Apply:
+    """One execution of an ``apply`` statement."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        node: syntax.Apply,
+        fragments: dict[Symbol, Fragment],
+        values: Values,
+        first_row: int,
+        report: Report,
+    ) -> None:
+        self._tables = tables
+        self._node = node
+        self._fragments = fragments
+        self._values = values
+        self._first_row = first_row
+        self._report = report
+        self._touch = Touches(tables, node)
+        self._step: int | None = None
+        self._rows_only = True
+        self._local: set[Symbol] = set()
+
+    def run(self) -> None:
+        """All of it."""
+        outer = self._values.element
+        self._values.element = self._read
+        try:
+            self._run()
+        finally:
+            self._values.element = outer
+
+    def _run(self) -> None:
+        body = self._node.body.body
+        plan = self._tables.fragments[self._tables.uses[self._node.fragment]]
+        self._place(None)
+        if plan.layout == "row":
+            self._body(body, True)
+            return
+        self._body([s for s in body if not self._touch.elements(s)], True)
+        each = [s for s in body if self._touch.elements(s)]
+        self._rows_only = False
+        if not any(self._carries(node) for s in each for node in syntax.walk(s)):
+            self._place(None, plan.columns)
+            self._body(each, True)
+            return
+        for step in range(plan.columns // LANES):
+            self._place(step)
+            self._body(each, True)
+
+    def _place(self, step: int | None, columns: int = 0) -> None:
+        """Set the coordinates: of rows, of all elements, or of one element of every lane."""
+        import numpy as np
+
+        self._step = step
+        rows = self._first_row + np.arange(ROWS)[:, None]
+        lanes = np.arange(LANES)
+        coordinates: list[Array] = [rows, lanes]
+        if columns:
+            block, pair = np.arange(columns // 8)[:, None, None], np.arange(2)
+            coordinates = [rows[:, :, None, None], 8 * block + 2 * lanes[:, None] + pair]
+        elif step is not None:
+            coordinates[1] = 8 * (step // 2) + 2 * lanes + step % 2
+        symbols = self._tables.declares[self._node]
+        for symbol, values in zip(symbols, coordinates, strict=False):
+            self._values.variables[symbol] = values
+
+    def _carries(self, node: syntax.Node) -> bool:
+        """Whether a statement changes more than its own element."""
+        return (
+            isinstance(node, syntax.Assign)
+            and node not in self._tables.declares
+            and not self._touch.is_matrix(node.target)
+        )
+
+    # Statements --------------------------------------------------------------------------------
+
+    def _body(self, body: list[syntax.Stmt] | tuple[syntax.Stmt, ...], mask: Value) -> None:
+        for stmt in body:
+            self._statement(stmt, mask)
+
+    def _statement(self, stmt: syntax.Stmt, mask: Value) -> None:
+        import numpy as np
+
+        match stmt:
+            case syntax.Block():
+                self._body(stmt.body, mask)
+            case syntax.If():
+                condition = np.asarray(self._values.of(stmt.condition), dtype=bool)
+                for arm, here in ((stmt.then, condition), (stmt.otherwise, ~condition)):
+                    if arm is not None and np.any(mask & here):
+                        self._body(arm.body, mask & here)
+            case syntax.ScalarDecl():
+                self._declare(stmt, stmt.value)
+            case syntax.Assign():
+                if stmt in self._tables.declares:
+                    self._declare(stmt, stmt.value)
+                else:
+                    self._assign(stmt, mask)
+            case _:
+                raise self._report.error(
+                    "unsupported", stmt, "this statement is not interpreted within apply"
+                )
+
+    def _declare(self, stmt: syntax.ScalarDecl | syntax.Assign, value: syntax.Expr) -> None:
+        (symbol,) = self._tables.declares[stmt]
+        self._local.add(symbol)
+        self._values.variables[symbol] = self._values.converted(value, symbol.type)
+
+    def _assign(self, stmt: syntax.Assign, mask: Value) -> None:
+        import numpy as np
+
+        if isinstance(stmt.target, syntax.Name):
+            self._assign_local(stmt, stmt.target, mask)
+            return
+        fragment = self._fragment(stmt.target)
+        value = self._values.of(stmt.value)
+        if stmt.op != "=":
+            value = self._values.combine(stmt.op[:-1], self._read(stmt.target), value, "f32")
+        target = self._part(fragment, fragment.target(stmt.target))
+        np.copyto(target, cast(value, fragment.plan.type), where=np.asarray(mask))
+
+    def _assign_local(self, stmt: syntax.Assign, target: syntax.Name, mask: Value) -> None:
+        import numpy as np
+
+        symbol = self._tables.uses[target]
+        if symbol not in self._local:
+            raise self._report.error(
+                "unsupported", stmt, f"{target.id} of outside is assigned within apply"
+            )
+        type_ = symbol.type or "f32"
+        old = self._values.variables[symbol]
+        value = self._values.converted(stmt.value, type_)
+        if stmt.op != "=":
+            value = cast(self._values.combine(stmt.op[:-1], old, value, type_), type_)
+        self._values.variables[symbol] = np.where(mask, value, old)
+
+    # Elements ----------------------------------------------------------------------------------
+
+    def _fragment(self, node: syntax.Element) -> Fragment:
+        return self._fragments[self._tables.uses[node.base]]
+
+    def _read(self, node: syntax.Element) -> Value:
+        fragment = self._fragment(node)
+        return self._part(fragment, fragment.values(node))
+
+    def _part(self, fragment: Fragment, values: Array) -> Array:
+        """The elements at the coordinates at hand, as a view."""
+        if fragment.plan.layout == "row":
+            if self._rows_only or self._step is not None:
+                return values
+            return values[:, None, :, None]
+        if self._step is None:
+            return values
+        return values[:, self._step // 2, :, self._step % 2]

@@ -1,0 +1,121 @@
+"""A group of threads that run a block's statements together: at most a warp.
+
+Threads of a warp that every ``inthreads`` treats alike take every step together; warps do not,
+unless something makes them meet. A whole warp owns 16 rows of every fragment of its warpgroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from artifact.choreo import syntax
+from artifact.choreo.interpret_agents import Agent, Operation, learn
+from artifact.choreo.interpret_block import BlockState
+from artifact.choreo.interpret_events import Meeting
+from artifact.choreo.interpret_fragments import Fragment
+from artifact.choreo.interpret_schedule import Blocked
+from artifact.choreo.interpret_values import Value, Values
+from artifact.choreo.interpret_views import Places
+from artifact.choreo.tables import Symbol, TransferPlan
+
+Steps = Iterator[Blocked | None]
+
+WARP = 32
+GROUP = 128
+
+
+class Threads(Agent):
+    """One group.
+
+    Attributes:
+        whole: Its threads, all of one warp.
+        mask: Those of them that run the statement at hand.
+        values: Its expressions, and its scalars.
+        places: Its views.
+        fragments: Its rows of every fragment declared so far.
+        mmas: Its MMAs in flight, oldest first, with the fragments that they use.
+        futures: The operations behind every future, of its last issue.
+        own: The threads that have each scalar.
+        waited: By event and slot the last generation that it has waited for.
+    """
+
+    def __init__(self, block: BlockState, mask: int, variables: dict[Symbol, Value]) -> None:
+        super().__init__()
+        self.block = block
+        self.tables = block.tables
+        self.report = block.report
+        self.whole = mask
+        self.mask = mask
+        self.first = (mask & -mask).bit_length() - 1
+        self.values = Values(block.tables, variables, block.tensors, block.report)
+        self.places = Places(self.values, block.memory, block.tensors, block.report)
+        self.fragments: dict[Symbol, Fragment] = {}
+        self.mmas: list[tuple[Operation, tuple[Fragment, ...]]] = []
+        self.futures: dict[Symbol, Operation] = {}
+        self.own: dict[Symbol, int] = {}
+        self.waited: dict[tuple[Symbol, int], int] = {}
+
+    @property
+    def count(self) -> int:
+        """How many threads run the statement at hand."""
+        return self.mask.bit_count()
+
+    @property
+    def warp(self) -> int:
+        """Its warp within its warpgroup."""
+        return self.first % GROUP // WARP
+
+    def assign(self, symbol: Symbol, value: Value, node: syntax.Node) -> None:
+        """A mutable gets a value, in all threads of the group."""
+        if self.mask & self.own.get(symbol, self.whole) != self.own.get(symbol, self.whole):
+            raise self.report.error(
+                "unsupported",
+                node,
+                f"{symbol.name} is assigned by some threads of a warp, and others have it too",
+            )
+        self.values.variables[symbol] = value
+
+    def declare(self, symbol: Symbol, value: Value) -> None:
+        """A scalar gets its first value."""
+        self.own[symbol] = self.mask
+        self.values.variables[symbol] = value
+
+    def leads(self, plan: TransferPlan) -> bool:
+        """Whether one of its threads issues a transfer."""
+        return any(self.mask >> leader & 1 for leader in plan.leaders)
+
+    def until(self, node: syntax.Node, ready: Callable[[], bool], why: Callable[[], str]) -> Steps:
+        """Go on when something holds."""
+        if not ready():
+            yield Blocked(node, ready, why)
+
+    def complete(self, operation: Operation, node: syntax.Node) -> Steps:
+        """Wait for an operation of its own, and know that it is done."""
+        yield from self.until(node, lambda: operation.done, lambda: str(operation))
+        learn(self.clock, operation.publish())
+
+    def meet(self, meeting: Meeting, node: syntax.Node, *, event: bool = False) -> Steps:
+        """Arrive at a hardware barrier and wait for the others."""
+        before = meeting.passed
+        text = f", generation {before}" if event else ""
+        meeting.arrive(self, self.mask, node)
+        yield from self.until(
+            node,
+            lambda: meeting.passed > before,
+            lambda: f"{meeting.name}{text} ({meeting.state()})",
+        )
+        learn(self.clock, meeting.clock)
+
+    def meet_for(self, plan: TransferPlan, node: syntax.Node) -> Steps:
+        """The barrier of the threads that copy or store together."""
+        number = plan.barrier or 0
+        if len(plan.leaders) > 1:
+            # One barrier a warpgroup, numbered from the first.
+            number += self.first // GROUP - min(plan.leaders) // GROUP
+        meeting = self.block.meeting("barrier", number, plan.barrier_threads)
+        yield from self.meet(meeting, node)
+
+    def meet_warpgroup(self, node: syntax.Node) -> Steps:
+        """A barrier of its warpgroup."""
+        meeting = self.block.meeting("the barrier of warpgroup", self.first // GROUP, GROUP)
+        yield from self.meet(meeting, node)
