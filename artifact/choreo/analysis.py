@@ -74,7 +74,7 @@ def _run(tables: Tables, diagnostics: Diagnostics) -> None:
     plan_mmas(tables, diagnostics, values, places)
     plan_futures(tables, diagnostics)
     found = gather(tables, diagnostics, values, places)
-    check_targets(tables, diagnostics, found, places)
+    check_targets(tables, diagnostics, found, places, values)
     check_rules(tables, diagnostics, found, places)
     check_liveness(tables, diagnostics, found, places)
     check_definitions(tables, diagnostics)

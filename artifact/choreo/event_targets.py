@@ -9,6 +9,8 @@ Rules (co-language.md, 8.2):
   reduced modulo anything but a multiple of 2N has lost its generation [R].
 * An order goes on counting as long as the event lives: an order that begins again in each pass
   of a loop meets old generations.
+* All threads of a trigger name one generation, or its count is not met; what some threads alone
+  count is no order for the others.
 """
 
 from __future__ import annotations
@@ -19,27 +21,41 @@ from artifact.choreo.events import Use, Uses
 from artifact.choreo.names import bound_of
 from artifact.choreo.print_expressions import print_expression
 from artifact.choreo.tables import Symbol, Tables
+from artifact.choreo.threads import ThreadValues
 from artifact.choreo.traverse import Places
 
 
 def check_targets(
-    tables: Tables, diagnostics: Diagnostics, found: dict[Symbol, Uses], places: Places
+    tables: Tables,
+    diagnostics: Diagnostics,
+    found: dict[Symbol, Uses],
+    places: Places,
+    values: ThreadValues,
 ) -> None:
     """Check every target of every event."""
-    targets = _Targets(tables, diagnostics, places)
+    targets = _Targets(tables, diagnostics, places, values)
     for uses in found.values():
         targets.declaration(uses)
         for use in uses.waits:
             targets.wait(uses, use)
+            targets.counted_alike(use)
         for use in uses.plain + uses.after:
             targets.trigger(uses, use)
+            targets.one_generation(use)
 
 
 class _Targets:
-    def __init__(self, tables: Tables, diagnostics: Diagnostics, places: Places) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        diagnostics: Diagnostics,
+        places: Places,
+        values: ThreadValues,
+    ) -> None:
         self.tables = tables
         self.diagnostics = diagnostics
         self.places = places
+        self.values = values
 
     def declaration(self, uses: Uses) -> None:
         """An event lives as long as the block, so it is not declared in a loop."""
@@ -100,6 +116,29 @@ class _Targets:
             )
             return
         self._order(uses, use)
+
+    def counted_alike(self, use: Use) -> None:
+        """A wait's order is not counted by a part of its threads."""
+        order = use.target.order
+        names = [n for n in syntax.walk(order) if n in self.tables.uses] if order else []
+        for name in names:
+            if self.tables.uses[name].kind == "mutable" and self.values.varies(name, use.mask):
+                self._differs(order or use.target)
+
+    def one_generation(self, use: Use) -> None:
+        """A trigger's order or slot is the same for all its threads."""
+        for expr in (use.target.order, use.target.index):
+            if expr is not None and self.values.varies(expr, use.mask):
+                self._differs(expr)
+
+    def _differs(self, place: syntax.Node) -> None:
+        self.diagnostics.error(
+            "order-differs",
+            place,
+            "the threads that get here do not agree on this order",
+            rule="the threads of a role count an order together, and trigger one generation",
+            repair="count it where all threads of the role get, outside of a narrower inthreads",
+        )
 
     # Orders ------------------------------------------------------------------------------------
 

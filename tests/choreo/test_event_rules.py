@@ -203,3 +203,33 @@ def test_every_generation_has_the_same_count(threads: Callable, condition: str) 
         f"inthreads ({condition}) {{\n  trigger done;\n}}\ninthreads (p == 0) {{\n  wait done;\n}}"
     )
     assert "arrival-mismatch" in threads(body).codes
+
+
+@pytest.mark.parametrize(
+    ("order", "codes"),
+    [("p - 1", ["order-differs"]), ("0", []), ("tile", []), ("t", ["order-differs"])],
+)
+def test_the_threads_of_a_trigger_name_one_generation(
+    threads: Callable, order: str, codes: list[str]
+) -> None:
+    analysed = threads(
+        f"inthreads (p > 0) {{\n  trigger full.at({order});\n}}\n"
+        "inthreads (p == 0) {\n  wait full.at(0);\n}"
+    )
+    assert analysed.codes == codes
+
+
+def test_warpgroups_may_wait_for_slots_of_their_own(threads: Callable) -> None:
+    threads(
+        "inthreads (p == 0) {\n  trigger full.at(0);\n  trigger full.at(1);\n}\n"
+        "inthreads (p > 0) {\n  wait full.at(p - 1);\n}"
+    ).clean()
+
+
+def test_an_order_that_one_lane_counts_is_no_order_of_its_role(threads: Callable) -> None:
+    body = ring(release="inthreads (t == 0) {\n      trigger empty.at(order++);\n    }")
+    assert threads(body).codes == ["order-differs"]
+    counted = ring(
+        release="inthreads (t == 0) {\n      trigger empty.at(order);\n    }\n    order++;"
+    )
+    threads(counted).clean()
