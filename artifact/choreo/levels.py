@@ -79,12 +79,7 @@ class _Levels:
                 found += self._host(stmt)
             elif not isinstance(
                 stmt,
-                syntax.ScalarDecl
-                | syntax.Assign
-                | syntax.Assert
-                | syntax.Return
-                | syntax.ExprStmt
-                | syntax.CallStmt,
+                syntax.ScalarDecl | syntax.Assign | syntax.Assert | syntax.Return | syntax.ExprStmt,
             ) or any(isinstance(node, syntax.Element) for node in own(stmt)):
                 self.diagnostics.error(
                     "host-statement",

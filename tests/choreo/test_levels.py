@@ -126,3 +126,22 @@ def test_a_divergent_condition_is_found_through_scalars_and_mutables(threads: Ca
     # The same for all threads of the role, though not for all of the block.
     for before, condition in [("", "p == 0"), ("", "n > 1"), ("m = tile % 2;", "m == 0")]:
         assert threads(program.format(before=before, condition=condition)).codes == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "codes"),
+    [
+        ("int past = 4;", []),
+        ('assert(N > 0, "something to do");', []),
+        ("call helper(n);", ["host-statement"]),
+        ("x2 = x.at(0);", ["host-statement"]),
+    ],
+)
+def test_the_host_declares_scalars_and_asserts(
+    whole: Callable, statement: str, codes: list[str]
+) -> None:
+    text = launch("parallel p by 2 : group-4").replace(
+        "\n\nparallel b", f"\n{statement}\nparallel b"
+    )
+    assert statement in text
+    assert whole(text).codes == codes
