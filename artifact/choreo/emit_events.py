@@ -232,7 +232,7 @@ def trigger_event(ctx: Context, target: syntax.Target) -> None:
         return
     index = None if target.index is None else ctx.expressions.integer(target.index)
     if plan.slots > 1 and (target.index is None or index == plan.slots):
-        ctx.out.line("#pragma unroll")
+        ctx.out.flush_left("#pragma unroll")
         loop = f"for (int slot = 0; slot < {plan.slots}; ++slot)"
         ctx.out.line(f"{loop} {_arrive(ctx, event, plan, f'&{name}[slot]')}")
     elif plan.slots > 1 and target.index is not None:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from artifact.choreo.compiler import compile_text
+from artifact.choreo.diagnostics import CompileError
 
 PROGRAM = """
 __co__ void f(global f32 [N, C] x, global bf16 [N] h, global u32 [N] n, float a, u32 k, int i) {{
@@ -78,3 +79,9 @@ def test_float(expression: str, cxx: str) -> None:
 )
 def test_integer(expression: str, cxx: str) -> None:
     assert emitted(expression, "u32") == cxx
+
+
+def test_an_element_has_one_index_for_every_dimension() -> None:
+    with pytest.raises(CompileError) as caught:
+        emitted("x.at(t)")
+    assert [d.code for d in caught.value.diagnostics] == ["view-rank"]
