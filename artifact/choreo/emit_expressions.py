@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from artifact.choreo import syntax
+from artifact.choreo.arithmetic import INTEGERS
 from artifact.choreo.emit_names import Names
+from artifact.choreo.names import ALIASES
 from artifact.choreo.tables import Symbol, Tables
 
 #: Element types in C++; ``choreo::`` is the runtime's namespace.
@@ -23,32 +25,6 @@ CXX_TYPES = {
     "bf16": "choreo::bf16",
     "f32": "float",
     "f64": "double",
-    "int": "int",
-    "float": "float",
-    "double": "double",
-    "half": "choreo::f16",
-    "bfp16": "choreo::bf16",
-}
-
-ELEMENT_BYTES = {
-    "s8": 1,
-    "u8": 1,
-    "bool": 1,
-    "s16": 2,
-    "u16": 2,
-    "f16": 2,
-    "bf16": 2,
-    "half": 2,
-    "bfp16": 2,
-    "s32": 4,
-    "u32": 4,
-    "f32": 4,
-    "int": 4,
-    "float": 4,
-    "s64": 8,
-    "u64": 8,
-    "f64": 8,
-    "double": 8,
 }
 
 #: Binding strength, as in C++; a higher one binds tighter.
@@ -85,8 +61,8 @@ _FLOAT_CALLS = {
     "__fabs": "fabsf",
     "__fmaf": "fmaf",
 }
-_HALVES = {"bf16", "f16", "half", "bfp16"}
-_INTEGERS = {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "bool", "int"}
+_WHOLE = (*INTEGERS, "bool")
+_HALVES = ("bf16", "f16")
 
 
 def _values_of_names(node: syntax.Node) -> Iterator[syntax.Name]:
@@ -229,10 +205,10 @@ class Expressions:
             return f"choreo::cdiv({', '.join(args)})", _POSTFIX
         if node.name in ("__max", "__min"):
             kind = self._tables.types.get(node, "f32")
-            function = node.name[2:] if kind in _INTEGERS else f"f{node.name[2:]}f"
+            function = node.name[2:] if kind in _WHOLE else f"f{node.name[2:]}f"
             if kind == "f64":
                 function = f"f{node.name[2:]}"
-            if kind in _INTEGERS:
+            if kind in _WHOLE:
                 # The overloads of min and max want one type on both sides.
                 cxx = CXX_TYPES[kind]
                 args = [
@@ -245,8 +221,9 @@ class Expressions:
     def converted(self, operand: syntax.Expr, target: str) -> str:
         """``__to<target>(operand)``."""
         source = self._tables.types.get(operand)
+        target = ALIASES.get(target, target)
         cxx = CXX_TYPES[target]
-        if source == target or (target in ("f32", "float") and source in _HALVES):
+        if source == target or (target == "f32" and source in _HALVES):
             text = self.single(operand)
             return f"({text})" if " " in text and not text.startswith("choreo::") else text
         if target in _HALVES:

@@ -104,7 +104,7 @@ class Touches:
             yield from self._largest(child, changing)
 
     def _worth_hoisting(self, node: syntax.Expr, changing: set[Symbol]) -> bool:
-        if self._tables.types.get(node) not in ("f32", "float"):
+        if self._tables.types.get(node) != "f32":
             return False
         uses = self._tables.uses
         names = [n for n in syntax.walk(node) if isinstance(n, syntax.Name)]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from artifact.choreo import syntax
+from artifact.choreo.arithmetic import BYTES
 from artifact.choreo.emit_context import Context
-from artifact.choreo.emit_expressions import ELEMENT_BYTES
 from artifact.choreo.tables import SharedPlan, Symbol, TensorMapPlan, Term, ViewPlan
 
 _WORD_OR_NUMBER = re.compile(r"\w+")
@@ -195,7 +195,7 @@ def shared_address(ctx: Context, plan: ViewPlan) -> str:
     buffer. The swizzle itself permutes within 8 rows: whoever reads knows it.
     """
     shared = shared_of(ctx, plan)
-    element = ELEMENT_BYTES[element_type(ctx, plan.root)]
+    element = BYTES[element_type(ctx, plan.root)]
     row, column = shared_position(ctx, plan)
     parts = [tile_address(ctx, plan)]
     pitch = shared.swizzle or shared.columns * element
