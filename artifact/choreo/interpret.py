@@ -18,6 +18,7 @@ that differ between the lanes of a warp outside of fragments.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Mapping
@@ -25,9 +26,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from artifact.choreo import syntax
+from artifact.choreo.interpret_apply import ApplyPlan
+from artifact.choreo.interpret_block import BlockState
 from artifact.choreo.interpret_error import InterpreterError, Report
+from artifact.choreo.interpret_groups import bits, groups_of, role_of
+from artifact.choreo.interpret_memory import from_bf16_bits, round_bf16, to_bf16_bits
 from artifact.choreo.interpret_schedule import Runner
+from artifact.choreo.interpret_statements import body
+from artifact.choreo.interpret_threads import Threads
+from artifact.choreo.interpret_values import cast
 from artifact.choreo.tables import Launch, Symbol, Tables
+from artifact.choreo.traverse import statements
 from artifact.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +87,8 @@ def run(
 
     Raises:
         InterpreterError: the run broke a rule; it says where, in which block, and with which seed.
-        UsageError: the function or an argument is missing, or shapes do not fit the parameters.
+        UsageError: the function or an argument is missing, shapes do not fit the parameters, or
+            the analysis did not get through.
     """
     node = next(
         (p for p in file.parts if isinstance(p, syntax.Function) and p.name == function), None
@@ -103,12 +113,14 @@ class _Launch:
     ) -> None:
         if tables.launch is None:
             raise UsageError(f"{tables.function.name} launches no kernel", where=path)
+        _complete(path, tables)
         self.path = path
         self.tables = tables
         self.launch: Launch = tables.launch
         self.seed = seed
         self.rng = random.Random(seed)  # noqa: S311 - an order to test, nothing secret
         self.given = tensors
+        self.applies: dict[syntax.Apply, ApplyPlan] = {}
         self.tensors: dict[Symbol, Array] = {}
         self.variables: dict[Symbol, Any] = {}
         for parameter in tables.function.params:
@@ -132,16 +144,12 @@ class _Launch:
         )
 
     def _scalar(self, symbol: Symbol, scalars: dict[str, int | float | bool]) -> None:
-        from artifact.choreo.interpret_values import cast
-
         if symbol.name not in scalars:
             raise self._missing(symbol)
         self.variables[symbol] = cast(scalars[symbol.name], symbol.type)
 
     def _tensor(self, symbol: Symbol) -> None:
         import numpy as np
-
-        from artifact.choreo.interpret_memory import from_bf16_bits, round_bf16
 
         if symbol.name not in self.given:
             raise self._missing(symbol)
@@ -158,11 +166,11 @@ class _Launch:
         expected = []
         for position, extent in enumerate(parameter.extents):
             name = self.tables.uses.get(extent)
+            found = shape[position] if position < len(shape) else 0
             if name is not None and name.kind == "dimension":
-                found = shape[position] if position < len(shape) else 0
                 expected.append(self.variables.setdefault(name, found))
             else:
-                expected.append(self.tables.constants[extent])
+                expected.append(self.tables.constants.get(extent, found))
         if tuple(expected) != shape:
             raise UsageError(
                 f"{symbol.name} has another shape than its parameter",
@@ -183,12 +191,8 @@ class _Launch:
 
     def _host(self) -> list[int]:
         """Scalars and assertions in front of the kernel; the bounds of the grid."""
-        from artifact.choreo.interpret_block import BlockState
-        from artifact.choreo.interpret_statements import body
-        from artifact.choreo.interpret_threads import Threads
-
         report = Report(self.path, "host code", self.seed)
-        state = BlockState(self.tables, self.launch, self.tensors, report, self.rng)
+        state = self._state(report)
         host = Threads(state, 1, self.variables)
         for stmt in self.tables.function.body.body:
             if stmt is self.launch.node:
@@ -197,16 +201,14 @@ class _Launch:
                 pass
         return [host.values.integer(bound) for _, bound in self.launch.grid]
 
-    def _block(self, place: tuple[int, ...], bounds: list[int]) -> int:
-        from artifact.choreo.interpret_block import BlockState
-        from artifact.choreo.interpret_groups import bits, groups_of, role_of
-        from artifact.choreo.interpret_statements import body
-        from artifact.choreo.interpret_threads import Threads
+    def _state(self, report: Report) -> BlockState:
+        return BlockState(self.tables, self.tensors, report, self.rng, self.applies)
 
+    def _block(self, place: tuple[int, ...], bounds: list[int]) -> int:
         grid = [symbol for symbol, _ in self.launch.grid]
         named = ", ".join(f"{s.name} {n}" for s, n in zip(grid, place, strict=True))
         report = Report(self.path, f"block {named}", self.seed)
-        state = BlockState(self.tables, self.launch, self.tensors, report, self.rng)
+        state = self._state(report)
         groups = []
         for mask in groups_of(self.tables, self.launch.threads):
             variables = {**self.variables, **dict(zip(grid, place, strict=True))}
@@ -226,7 +228,7 @@ class _Launch:
         runners = [
             Runner(
                 group.mask,
-                lambda first=group.first: role_of(function, self.tables, first),  # type: ignore[misc]
+                functools.partial(role_of, function, self.tables, group.first),
                 body(group, self.launch.node.body),
             )
             for group in groups
@@ -238,10 +240,30 @@ class _Launch:
     def _results(self) -> dict[str, Array]:
         import numpy as np
 
-        from artifact.choreo.interpret_memory import to_bf16_bits
-
         results = {}
         for symbol, values in self.tensors.items():
             bits = symbol.type == "bf16" and self.given[symbol.name].dtype == np.uint16
             results[symbol.name] = to_bf16_bits(values) if bits else values
         return results
+
+
+def _complete(path: str, tables: Tables) -> None:
+    """Every statement has its plan; an analysis that gave up has left gaps."""
+    for stmt in statements(tables.function.body):
+        gap = (
+            (isinstance(stmt, syntax.Transfer) and stmt not in tables.transfers)
+            or (isinstance(stmt, syntax.Mma) and stmt not in tables.mmas)
+            or (isinstance(stmt, syntax.MmaStore) and stmt.destination not in tables.views)
+            or (
+                isinstance(stmt, syntax.Trigger)
+                and any(tables.uses.get(t.name) not in tables.events for t in stmt.targets)
+            )
+        )
+        if gap:
+            raise UsageError(
+                f"the analysis of {tables.function.name} did not get through",
+                where=f"{path}:{stmt.span.line}:{stmt.span.column}",
+                expected="tables without gaps",
+                found="a statement without a plan",
+                next="compile the file: its errors say what is wrong",
+            )

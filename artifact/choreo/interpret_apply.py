@@ -7,6 +7,7 @@ elements of a row one after the other, as its thread does.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from artifact.choreo import syntax
@@ -14,12 +15,49 @@ from artifact.choreo.emit_touches import Touches
 from artifact.choreo.interpret_error import Report
 from artifact.choreo.interpret_fragments import LANES, ROWS, Fragment
 from artifact.choreo.interpret_values import Value, Values, cast
-from artifact.choreo.tables import Symbol, Tables
+from artifact.choreo.tables import FragmentPlan, Symbol, Tables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ApplyPlan:
+    """How a statement is carried out, the same for all who execute it.
+
+    Attributes:
+        once: What runs once a row.
+        each: What runs for every element.
+        carries: Whether the elements of a row depend on one another.
+    """
+
+    node: syntax.Apply
+    layout: FragmentPlan
+    once: tuple[syntax.Stmt, ...]
+    each: tuple[syntax.Stmt, ...]
+    carries: bool
+
+
+def plan_apply(tables: Tables, node: syntax.Apply) -> ApplyPlan:
+    """Plan one statement."""
+    layout = tables.fragments[tables.uses[node.fragment]]
+    body = node.body.body
+    if layout.layout == "row":
+        return ApplyPlan(node, layout, body, (), carries=False)
+    touch = Touches(tables, node)
+    each = tuple(s for s in body if touch.elements(s))
+    # An assignment that is not to the element itself hands something on to the next one.
+    carries = any(
+        isinstance(inner, syntax.Assign)
+        and inner not in tables.declares
+        and not touch.is_matrix(inner.target)
+        for stmt in each
+        for inner in syntax.walk(stmt)
+    )
+    once = tuple(s for s in body if s not in each)
+    return ApplyPlan(node, layout, once, each, carries)
 
 
 class Apply:
@@ -28,19 +66,18 @@ class Apply:
     def __init__(
         self,
         tables: Tables,
-        node: syntax.Apply,
+        plan: ApplyPlan,
         fragments: dict[Symbol, Fragment],
         values: Values,
         first_row: int,
         report: Report,
     ) -> None:
         self._tables = tables
-        self._node = node
+        self._plan = plan
         self._fragments = fragments
         self._values = values
         self._first_row = first_row
         self._report = report
-        self._touch = Touches(tables, node)
         self._step: int | None = None
         self._rows_only = True
         self._local: set[Symbol] = set()
@@ -55,22 +92,19 @@ class Apply:
             self._values.element = outer
 
     def _run(self) -> None:
-        body = self._node.body.body
-        plan = self._tables.fragments[self._tables.uses[self._node.fragment]]
+        plan = self._plan
         self._place(None)
-        if plan.layout == "row":
-            self._body(body, True)
+        self._body(plan.once, True)
+        if not plan.each:
             return
-        self._body([s for s in body if not self._touch.elements(s)], True)
-        each = [s for s in body if self._touch.elements(s)]
         self._rows_only = False
-        if not any(self._carries(node) for s in each for node in syntax.walk(s)):
-            self._place(None, plan.columns)
-            self._body(each, True)
+        if not plan.carries:
+            self._place(None, plan.layout.columns)
+            self._body(plan.each, True)
             return
-        for step in range(plan.columns // LANES):
+        for step in range(plan.layout.columns // LANES):
             self._place(step)
-            self._body(each, True)
+            self._body(plan.each, True)
 
     def _place(self, step: int | None, columns: int = 0) -> None:
         """Set the coordinates: of rows, of all elements, or of one element of every lane."""
@@ -85,21 +119,13 @@ class Apply:
             coordinates = [rows[:, :, None, None], 8 * block + 2 * lanes[:, None] + pair]
         elif step is not None:
             coordinates[1] = 8 * (step // 2) + 2 * lanes + step % 2
-        symbols = self._tables.declares[self._node]
+        symbols = self._tables.declares[self._plan.node]
         for symbol, values in zip(symbols, coordinates, strict=False):
             self._values.variables[symbol] = values
 
-    def _carries(self, node: syntax.Node) -> bool:
-        """Whether a statement changes more than its own element."""
-        return (
-            isinstance(node, syntax.Assign)
-            and node not in self._tables.declares
-            and not self._touch.is_matrix(node.target)
-        )
-
     # Statements --------------------------------------------------------------------------------
 
-    def _body(self, body: list[syntax.Stmt] | tuple[syntax.Stmt, ...], mask: Value) -> None:
+    def _body(self, body: tuple[syntax.Stmt, ...], mask: Value) -> None:
         for stmt in body:
             self._statement(stmt, mask)
 

@@ -6,12 +6,14 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from artifact.choreo import syntax
 from artifact.choreo.interpret_agents import Agent, Operation
+from artifact.choreo.interpret_apply import ApplyPlan, plan_apply
 from artifact.choreo.interpret_error import Report
 from artifact.choreo.interpret_events import Events, Meeting
 from artifact.choreo.interpret_memory import SharedMemory
 from artifact.choreo.interpret_schedule import Schedule
-from artifact.choreo.tables import Launch, Symbol, Tables
+from artifact.choreo.tables import Symbol, Tables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,10 +26,11 @@ class BlockState:
     """One block of the grid."""
 
     tables: Tables
-    launch: Launch
     tensors: dict[Symbol, Array]
     report: Report
     rng: random.Random
+    applies: dict[syntax.Apply, ApplyPlan]
+    """Shared by all blocks of a launch."""
     memory: SharedMemory = field(init=False)
     events: Events = field(init=False)
     schedule: Schedule = field(init=False)
@@ -44,6 +47,12 @@ class BlockState:
         if key not in self._meetings:
             self._meetings[key] = Meeting(f"{kind} {number}", threads, self.report)
         return self._meetings[key]
+
+    def apply_plan(self, node: syntax.Apply) -> ApplyPlan:
+        """How an ``apply`` is carried out."""
+        if node not in self.applies:
+            self.applies[node] = plan_apply(self.tables, node)
+        return self.applies[node]
 
     def start(self, operation: Operation) -> None:
         """An asynchronous operation takes turns from now on."""

@@ -1,9 +1,10 @@
 """Events of one block: the language's generations, and the barriers that stand for them.
 
 A barrier knows the parity of its phase and nothing else. A wait for generation g passes where the
-phase of g's parity is over: that is right as long as the barrier is at most one generation ahead,
-and not behind by more than one. Both are kept here, and where they differ the run ends with an
-error: on the machine that wait would hang, or pass too soon.
+phase of g's parity is over: that is right as long as g is the generation at hand or the one before.
+Both are kept here, and where they differ the run ends with an error: on the machine that wait would
+hang, or pass too soon. Nor may the order of the run be what keeps them together: a generation comes
+after every wait for the one before it, for certain, or the run ends as well.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Slot:
         self._bytes = 0
         self._arrived = 0
         self._next: Clock = {}
+        self._passed: list[tuple[Agent, int, int, syntax.Node]] = []
 
     @property
     def generation(self) -> int:
@@ -78,21 +80,39 @@ class Slot:
 
     def _complete(self) -> None:
         if self._pending == 0 and self._bytes == 0:
+            self._overtakes()
             self.phase += 1
             self._pending = self.plan.arrivals
             self._arrived = 0
             learn(self.clock, self._next)
 
-    def over(self, generation: int, node: syntax.Node) -> bool:
-        """Whether a generation is complete.
+    def _overtakes(self) -> None:
+        """All who waited for the generation before have done so, for certain."""
+        for agent, time, generation, node in self._passed:
+            if self._next.get(agent, 0) < time:
+                raise self._report.error(
+                    "missed-generation",
+                    node,
+                    f"the wait for generation {generation} of {self.name} may come too late: "
+                    f"generation {self.generation} does not wait for it, and a barrier has but the "
+                    "parity of its phase",
+                    cause="nothing tells those who trigger that this wait is over",
+                )
+        self._passed.clear()
+
+    def over(self, agent: Agent, generation: int, node: syntax.Node) -> bool:
+        """Whether a generation is complete, so that an agent that waits for it goes on.
 
         Raises:
             InterpreterError: ``missed-generation``: the parity that the wait looks at says
                 something else.
         """
         ahead = self.generation - generation
-        if ahead in (0, 1):
-            return ahead == 1
+        if ahead == 0:
+            return False
+        if ahead == 1:
+            self._passed.append((agent, agent.now, generation, node))
+            return True
         if ahead > 1:
             found = f"generation {generation + 1} is complete too"
             cause = "somebody triggered again before all who wait had seen this generation"

@@ -190,8 +190,9 @@ def _fragments(threads: Threads, stmt: syntax.Stmt) -> None:
         case syntax.CopyFragment():
             fragments[uses[stmt.target]].copy(fragments[uses[stmt.source]], stmt)
         case syntax.Apply():
+            plan = threads.block.apply_plan(stmt)
             first = ROWS * threads.warp
-            Apply(threads.tables, stmt, fragments, threads.values, first, threads.report).run()
+            Apply(threads.tables, plan, fragments, threads.values, first, threads.report).run()
         case _:
             raise threads.report.error("unsupported", stmt, "this statement is not interpreted")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from artifact.choreo import syntax
-from artifact.choreo.interpret_agents import learn
 from artifact.choreo.interpret_events import Slot
 from artifact.choreo.interpret_mma import wait_mma
 from artifact.choreo.interpret_threads import Steps, Threads
@@ -46,25 +45,8 @@ def _wait_event(threads: Threads, target: syntax.Target, event: Symbol) -> Steps
         return
     order = _order(threads, target)
     number = _slot(threads, target, order, plan.slots)
-    slot = threads.block.events.slots[event][number]
-    last = threads.waited.get((event, number), -1)
-    generation = last + 1 if order is None else order // plan.slots
-    if generation <= last:
-        raise threads.report.error(
-            "missed-generation",
-            target,
-            f"these threads wait for generation {generation} of {slot.name} again, after "
-            f"generation {last}",
-            cause="an order counts on; one that was reduced to the slot has lost its generation",
-        )
-    threads.waited[event, number] = generation
-    yield from threads.until(
-        target,
-        lambda: slot.generation != generation,
-        lambda: f"{slot.name}, generation {generation} ({slot.state()})",
-    )
-    slot.over(generation, target)
-    learn(threads.clock, slot.clock)
+    generation = None if order is None else order // plan.slots
+    yield from threads.wait_for(event, number, generation, target)
     _step(threads, target)
 
 

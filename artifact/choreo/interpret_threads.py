@@ -94,6 +94,34 @@ class Threads(Agent):
         yield from self.until(node, lambda: operation.done, lambda: str(operation))
         learn(self.clock, operation.publish())
 
+    def wait_for(
+        self, event: Symbol, number: int, generation: int | None, node: syntax.Node
+    ) -> Steps:
+        """Wait for a generation of a slot; null is the next one that was not waited for.
+
+        Raises:
+            InterpreterError: ``missed-generation``.
+        """
+        slot = self.block.events.slots[event][number]
+        last = self.waited.get((event, number), -1)
+        wanted = last + 1 if generation is None else generation
+        if wanted <= last:
+            raise self.report.error(
+                "missed-generation",
+                node,
+                f"these threads wait for generation {wanted} of {slot.name} again, after "
+                f"generation {last}",
+                cause="an order counts on; reduced to the slot it has lost its generation",
+            )
+        self.waited[event, number] = wanted
+        yield from self.until(
+            node,
+            lambda: slot.generation != wanted,
+            lambda: f"{slot.name}, generation {wanted} ({slot.state()})",
+        )
+        slot.over(self, wanted, node)
+        learn(self.clock, slot.clock)
+
     def meet(self, meeting: Meeting, node: syntax.Node, *, event: bool = False) -> Steps:
         """Arrive at a hardware barrier and wait for the others."""
         before = meeting.passed

@@ -47,6 +47,8 @@ def transfer(threads: Threads, node: syntax.Transfer) -> Steps:
     plan = threads.tables.transfers[node]
     if plan.kind == "tma-load":
         _load(threads, node, plan)
+        if not node.is_async and plan.event is not None:
+            yield from threads.wait_for(plan.event, 0, None, node)
     elif plan.kind == "tma-store":
         yield from _store(threads, node, plan)
     else:

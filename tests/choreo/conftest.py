@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from artifact.choreo import syntax
 from artifact.choreo.analysis import analyse
 from artifact.choreo.diagnostics import Diagnostic, Diagnostics, render
+from artifact.choreo.interpret import Outcome, run
 from artifact.choreo.parse import parse_file
 from artifact.choreo.tables import EventPlan, FragmentPlan, Symbol, Tables, TransferPlan, WaitPlan
 
@@ -139,3 +142,63 @@ def kernel() -> Callable[[str], Analysed]:
         return _analysed(path.read_text())
 
     return analysed
+
+
+@dataclass(frozen=True)
+class Program:
+    """A file that the interpreter runs, whatever the compiler thinks of it."""
+
+    text: str
+    file: syntax.File
+    tables: Tables
+    codes: tuple[str, ...]
+    """Of the compiler's errors."""
+
+    def run(
+        self,
+        tensors: Mapping[str, Any] | None = None,
+        scalars: Mapping[str, int | float | bool] | None = None,
+        *,
+        seed: int = 0,
+    ) -> Outcome:
+        """Run the file's one function."""
+        function = self.tables.function
+        tables = {function: self.tables}
+        return run(self.file, tables, function.name, tensors or {}, scalars, seed=seed)
+
+    def line(self, text: str) -> int:
+        """The one line that has a text."""
+        (found,) = [n for n, line in enumerate(self.text.split("\n"), 1) if text in line]
+        return found
+
+
+@functools.lru_cache(maxsize=8)
+def _program(text: str) -> Program:
+    """The tables are only read, so that several runs may share them."""
+    diagnostics = Diagnostics("t.co", text)
+    file = parse_file(text, "t.co", {}, diagnostics)
+    assert file is not None, [render(d, "t.co", text) for d in diagnostics.found]
+    (tables,) = analyse(file, diagnostics).values()
+    errors = tuple(d.code for d in diagnostics.in_order() if d.severity == "error")
+    return Program(text, file, tables, errors)
+
+
+@pytest.fixture
+def program() -> Callable[[str], Program]:
+    """A file with one function, for the interpreter."""
+    return _program
+
+
+@pytest.fixture
+def edited(program: Callable[[str], Program]) -> Callable[..., Program]:
+    """One of the repository's kernels with edits: pairs of an old text, found once, and a new."""
+
+    def made(name: str, *edits: tuple[str, str]) -> Program:
+        (path,) = KERNELS.glob(f"{name}_*.co")
+        text = path.read_text()
+        for old, new in edits:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        return program(text)
+
+    return made
