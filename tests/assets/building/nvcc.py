@@ -32,7 +32,9 @@ text = pathlib.Path(source).read_text()
 notes = [line.split()[1:] for line in text.splitlines() if line.startswith("//!")]
 words = {note[0] for note in notes}
 if "sleep" in words:
-    pathlib.Path(sys.argv[0]).with_name("asleep").write_text(str(os.getpid()))
+    note = pathlib.Path(sys.argv[0]).with_name("falling-asleep")
+    note.write_text(f"{os.getpid()} {pathlib.Path.cwd()}")
+    note.rename(note.with_name("asleep"))
     time.sleep(600)
 if "fail" in words:
     print(f"{source}(3): error: identifier is undefined", file=sys.stderr)
