@@ -100,6 +100,8 @@ class Apply:
         self._rows_only = False
         if not plan.carries:
             self._place(None, plan.layout.columns)
+            for symbol in self._local:
+                self._values.variables[symbol] = _along_rows(self._values.variables[symbol])
             self._body(plan.each, True)
             return
         for step in range(plan.layout.columns // LANES):
@@ -197,9 +199,13 @@ class Apply:
     def _part(self, fragment: Fragment, values: Array) -> Array:
         """The elements at the coordinates at hand, as a view."""
         if fragment.plan.layout == "row":
-            if self._rows_only or self._step is not None:
-                return values
-            return values[:, None, :, None]
+            together = not self._rows_only and self._step is None
+            return values[:, None, :, None] if together else values
         if self._step is None:
             return values
         return values[:, self._step // 2, :, self._step % 2]
+
+
+def _along_rows(values: Value) -> Value:
+    """A scalar that every lane has once a row, to stand beside all elements."""
+    return values[:, None, :, None] if getattr(values, "ndim", 0) == 2 else values

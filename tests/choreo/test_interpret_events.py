@@ -141,6 +141,23 @@ def test_one_lane_may_trigger_for_its_warp(two: Make) -> None:
     assert error.value.line == made.line("mma.row.row acc")
 
 
+def test_lanes_that_go_apart(two: Make) -> None:
+    # A warp with fragments is one group, so that its lanes have one value of a scalar.
+    made = two(
+        "e",
+        """
+        mutable k = 0;
+        inthreads (t % 32 < 3) { mutable own = 1; own = 2; k = own; }
+        acc = mma.fill.f32 0.0f;
+        mma.row.row acc, tile, tile;
+        """,
+    )
+    with pytest.raises(InterpreterError, match="k is assigned by some threads of a warp") as error:
+        made.run(tensors())
+    assert error.value.fault == "unsupported"
+    assert error.value.line == made.line("k = own;")
+
+
 def test_a_load_that_nobody_waits_for(two: Make) -> None:
     made = two(
         "full",
