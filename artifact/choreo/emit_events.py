@@ -66,6 +66,9 @@ def _participants(plan: EventPlan) -> int:
 
 def _waited_as_scalar(ctx: Context, event: Symbol) -> bool:
     """Whether somebody waits for an event without naming an order."""
+    for load, transfer in ctx.tables.transfers.items():
+        if transfer.event is event and transfer.kind == "tma-load" and not load.is_async:
+            return True
     for node in syntax.walk(ctx.function.body):
         if isinstance(node, syntax.Wait):
             for target in node.targets:
@@ -214,10 +217,15 @@ def wait_event(ctx: Context, target: syntax.Target) -> None:
         phase = f"({phase}) ^ 1" if plan.ready else phase
         ctx.out.line(f"cu::mbarrier_wait({slot_text(ctx, plan, name, order)}, {phase});")
     else:
-        parity = ctx.phases[event]
-        ctx.out.line(f"cu::mbarrier_wait(&{name}[0], {parity});")
-        ctx.out.line(f"{parity} ^= 1;")
+        wait_scalar(ctx, event)
     step_order(ctx, target)
+
+
+def wait_scalar(ctx: Context, event: Symbol) -> None:
+    """Block until this thread's next generation of an event of one slot is complete."""
+    parity = ctx.phases[event]
+    ctx.out.line(f"cu::mbarrier_wait(&{ctx.names.of(event)}[0], {parity});")
+    ctx.out.line(f"{parity} ^= 1;")
 
 
 def trigger_event(ctx: Context, target: syntax.Target) -> None:

@@ -9,6 +9,7 @@ from artifact.choreo.arithmetic import INTEGERS
 from artifact.choreo.emit_names import Names
 from artifact.choreo.names import ALIASES
 from artifact.choreo.tables import Symbol, Tables
+from artifact.choreo.views import squeezed
 
 #: Element types in C++; ``choreo::`` is the runtime's namespace.
 CXX_TYPES = {
@@ -274,7 +275,10 @@ class Expressions:
         if isinstance(node, syntax.ViewDecl):
             return self._tables.views[node.view].extents
         if isinstance(node, syntax.Transfer):
-            return self._tables.views[node.source].extents
+            if node.destination is not None:
+                return self._tables.views[node.destination].extents
+            # An anonymous buffer has no extents of 1.
+            return squeezed(self._tables.views[node.source]).extents
         if isinstance(node, syntax.TensorParam | syntax.SharedDecl):
             return tuple(self._known(e) for e in node.extents)
         raise AssertionError(f"{symbol.name} has no shape")

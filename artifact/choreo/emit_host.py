@@ -13,8 +13,6 @@ from artifact.choreo.emit_views import panel_columns, product, row_dimensions
 from artifact.choreo.tables import Symbol, TensorMapPlan
 from artifact.choreo.writer import Writer
 
-_LARGEST_GRID = {"x": 2147483647, "y": 65535, "z": 65535}
-
 
 def emit_host(
     kernel: Context, parameters: tuple[Parameter, ...], reserved: frozenset[str], out: Writer
@@ -41,6 +39,7 @@ def emit_host(
     _dimensions(host)
     _checks(host)
     _scalars(host, parameters)
+    _grid(host)
     _launch(host, parameters)
     if not host.launch.is_async:
         inner.line("choreo::abend_true(cudaDeviceSynchronize());")
@@ -78,7 +77,7 @@ def _dimensions(host: Context) -> None:
 
 
 def _checks(host: Context) -> None:
-    """Constant extents, equal symbols, whole tiles, a grid that is not empty."""
+    """Constant extents, equal symbols, whole tiles."""
     seen: set[Symbol] = set()
     for tensor, node in _tensors(host):
         for dim, extent in enumerate(node.extents):
@@ -100,6 +99,10 @@ def _checks(host: Context) -> None:
             f"dimension {rule.dim} of {rule.tensor.name} is not a multiple of {rule.extent}, "
             "the extent of a tile in it",
         )
+
+
+def _grid(host: Context) -> None:
+    """A grid that is not empty; its bounds may need what the function computes before."""
     for symbol, bound in host.launch.grid:
         if host.expressions.integer(bound) is None:
             positive = f"{host.text(bound, 9)} > 0"

@@ -44,6 +44,10 @@ def emit_tma_store(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -> N
 def meeting(plan: TransferPlan) -> str:
     """The barrier of the threads that copy or store together."""
     if plan.barrier is None:
+        mask, first = plan.threads, plan.leaders[0] // 32 * 32
+        if mask.bit_count() <= 32 and mask >> first < 1 << 32 and not plan.barrier_threads:
+            lanes = mask >> first
+            return "__syncwarp();" if lanes == 0xFFFFFFFF else f"__syncwarp(0x{lanes:x});"
         return "__syncthreads();"
     barrier = str(plan.barrier)
     if len(plan.leaders) > 1:

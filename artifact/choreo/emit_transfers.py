@@ -10,8 +10,8 @@ from artifact.choreo.emit_events import (
     slot_text,
     step_order,
     thread_number,
+    wait_scalar,
 )
-from artifact.choreo.emit_meetings import must_meet_before
 from artifact.choreo.emit_stores import emit_tma_store, meeting
 from artifact.choreo.emit_views import (
     global_address,
@@ -67,9 +67,15 @@ def _load(ctx: Context, node: syntax.Transfer, plan: TransferPlan, *, kept: bool
     if plan.event is None:
         raise AssertionError(f"nothing completes the load: {node.span}")
     slot = f"&{ctx.names.of(plan.event)}[0]"
+    if plan.meets_before:
+        ctx.out.comment("Nobody reads the buffer or waits for its last load any more.")
+        ctx.out.line(meeting(plan))
     with ctx.out.block(f"if ({leader_condition(plan.leaders)})"):
         ctx.out.line(f"cu::mbarrier_arrive_expect({slot}, {plan.bytes});")
         _issue(ctx, node, plan, operands, slot)
+    if not node.is_async:
+        ctx.out.comment("Everybody waits for the tile.")
+        wait_scalar(ctx, plan.event)
 
 
 def _future(ctx: Context, node: syntax.Transfer) -> Symbol:
@@ -138,7 +144,7 @@ def _cooperative_load(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -
     """Every thread copies 16 bytes at a time; a barrier before (where needed) and after [R]."""
     shared = shared_of(ctx, plan.target)
     count = plan.threads.bit_count()
-    if must_meet_before(ctx, node):
+    if plan.meets_before:
         ctx.out.comment("Nobody reads the buffer any more; copy; everybody sees the tile.")
         ctx.out.line(meeting(plan))
     else:

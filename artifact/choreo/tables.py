@@ -144,10 +144,12 @@ class TransferPlan:
     leaders: tuple[int, ...]
     """Who issues: one thread, or one of each warpgroup where a store depends on the warpgroup."""
     barrier: int | None = None
-    """Hardware barrier of a store's threads; with several leaders their warpgroups use this id,
-    the next, and so on."""
+    """Hardware barrier of the threads that meet; with several leaders their warpgroups use this
+    id, the next, and so on. Null: the whole block meets, or threads of one warp, or nobody."""
     barrier_threads: int = 0
     """How many threads meet at each such barrier."""
+    meets_before: bool = False
+    """The threads of a load meet before it: some may still read what the buffer holds."""
     reused: bool = False
     """Something may write the buffer of a store later: its threads meet again when it is read."""
     event: Symbol | None = None

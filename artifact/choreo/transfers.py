@@ -10,7 +10,8 @@ Rules (co-language.md, 8.3 and 9; what is moved is in ``tiles.py``):
   store for themselves, get other ids, downwards.
 * A load completes the event of its ``trigger .. after``, which follows it in its block, executed
   by the same threads, with nothing between that changes the order; or a hidden event where its
-  future is waited for.
+  future is waited for, or where it is synchronous and its threads wait at once.
+* Where no event orders a load behind the reads before it, its threads meet (``meetings.py``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import replace
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import barrier_ids
+from artifact.choreo.meetings import must_meet_before
 from artifact.choreo.mma import origin_terms
 from artifact.choreo.tables import EventPlan, Symbol, Tables, TransferPlan, WaitPlan
 from artifact.choreo.threads import ThreadValues, warpgroups, whole
@@ -37,6 +39,8 @@ def plan_transfers(
     for stmt in statements(tables.function.body):
         if isinstance(stmt, syntax.Transfer):
             transfers.plan(stmt)
+    for stmt in tables.transfers:
+        transfers.meet(stmt)
 
 
 class _Transfers:
@@ -77,6 +81,24 @@ class _Transfers:
             case "cooperative-load":
                 plan = self._cooperative(stmt, plan)
         self.tables.transfers[stmt] = plan
+
+    def meet(self, stmt: syntax.Transfer) -> None:
+        """Let the threads of a load meet before it, where that is needed."""
+        plan = self.tables.transfers[stmt]
+        if plan.kind == "tma-store" or plan.slot is not None:
+            return
+        if not must_meet_before(self.tables, self.places, stmt):
+            return
+        plan = replace(plan, meets_before=True)
+        if plan.kind == "tma-load" and not self._block_or_warp(plan.threads):
+            plan = self._meeting(stmt, plan, "a load that its own threads wait for")
+        self.tables.transfers[stmt] = plan
+
+    def _block_or_warp(self, mask: int) -> bool:
+        """Whether threads meet without a hardware barrier of their own."""
+        assert self.tables.launch is not None
+        first, last = (mask & -mask).bit_length() - 1, mask.bit_length() - 1
+        return first // 32 == last // 32 or mask == (1 << self.tables.launch.threads) - 1
 
     # Who moves it ------------------------------------------------------------------------------
 
@@ -289,13 +311,17 @@ class _Transfers:
         if plan.threads == (1 << self.tables.launch.threads) - 1:
             # All threads of the block meet at __syncthreads().
             return replace(plan, barrier=None, barrier_threads=self.tables.launch.threads)
+        return self._meeting(stmt, plan, "a cooperative copy")
+
+    def _meeting(self, stmt: syntax.Transfer, plan: TransferPlan, what: str) -> TransferPlan:
+        """A hardware barrier for all threads of a transfer."""
         if not whole(plan.threads, 32):
             self.diagnostics.error(
                 "partial-warps",
                 stmt,
                 "the threads that get here are not whole warps",
-                rule="the threads of a cooperative copy meet at a hardware barrier of whole warps",
-                repair="let whole warps copy",
+                rule=f"the threads of {what} meet at a hardware barrier of whole warps",
+                repair="let whole warps execute it",
             )
             return plan
         barrier = self._barrier(stmt, plan.threads, 1)

@@ -86,3 +86,13 @@ def test_only_an_asynchronous_launch_is_not_waited_for() -> None:
     wait = "choreo::abend_true(cudaDeviceSynchronize());"
     assert wait in emitted("")
     assert wait not in emitted(".async")
+
+
+def test_a_bound_of_the_grid_may_be_a_scalar_of_the_host() -> None:
+    text = PROGRAM.replace("u32 unread = 3u;", "u32 tiles = S / 128;").replace(
+        "by [S / 128, H, B]", "by [tiles, H, B]"
+    )
+    cuda = compile_text(text.format(form=".async"), "h.co").cuda
+    host = cuda[cuda.index("void f(const choreo") :]
+    declared = host.index("const unsigned tiles = S / 128;")
+    assert declared < host.index("runtime_check(tiles > 0,") < host.index("dim3(tiles, H, B)")

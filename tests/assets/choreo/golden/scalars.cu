@@ -76,13 +76,13 @@ void scale_counts(const choreo::spanned_view<unsigned, 1>& counts, const choreo:
   const unsigned N = unsigned(counts.shape()[0]);
   const unsigned C = unsigned(out.shape()[1]);
   choreo::runtime_check(out.shape()[0] == N, "scale_counts: dimension 0 of out is not N");
-  choreo::runtime_check(choreo::cdiv(N, 128) > 0, "scale_counts: the bound of b is not positive");
   // 7: u32 rows = N - 1;
   const unsigned rows = N - 1;
   // 8: u32 twice = 2 * limit;
   const unsigned twice = 2 * limit;
   // 9: assert(twice > 0, "limit must be positive");
   choreo::runtime_check(twice > 0, "scale_counts: limit must be positive");
+  choreo::runtime_check(choreo::cdiv(N, 128) > 0, "scale_counts: the bound of b is not positive");
   choreo::launch(scale_counts_kernel, dim3(choreo::cdiv(N, 128)), dim3(128), 0, nullptr, counts.data(), out.data(),
                  scale, limit, rows, twice, C);
   choreo::abend_true(cudaDeviceSynchronize());
