@@ -98,7 +98,7 @@ def store(threads: Threads, node: syntax.MmaStore) -> Steps:
     values = round_bf16(fragment.matrix())
     offset = ROWS * threads.warp
     if plan.root.kind == "tensor":
-        window = threads.places.window(plan, node)
+        window = threads.places.window(plan, node, partial=True)
         left = min(threads.places.rows_left(plan) - offset, ROWS)
         if left > 0:
             window.down(offset).store(values, left)

@@ -135,12 +135,18 @@ class Threads(Agent):
         learn(self.clock, meeting.clock)
 
     def meet_for(self, plan: TransferPlan, node: syntax.Node) -> Steps:
-        """The barrier of the threads that copy or store together."""
-        number = plan.barrier or 0
-        if len(plan.leaders) > 1:
-            # One barrier a warpgroup, numbered from the first.
-            number += self.first // GROUP - min(plan.leaders) // GROUP
-        meeting = self.block.meeting("barrier", number, plan.barrier_threads)
+        """The barrier of the threads that load, copy or store together."""
+        launch = self.tables.launch
+        count = plan.threads.bit_count()
+        if plan.barrier is not None:
+            # With several leaders one barrier a warpgroup, numbered from the first.
+            several = len(plan.leaders) > 1
+            step = self.first // GROUP - min(plan.leaders) // GROUP if several else 0
+            meeting = self.block.meeting("barrier", plan.barrier + step, plan.barrier_threads)
+        elif plan.barrier_threads or launch is None or count == launch.threads:
+            meeting = self.block.meeting("the barrier of the block", 0, count)
+        else:
+            meeting = self.block.meeting("the barrier of warp", self.first // WARP, count)
         yield from self.meet(meeting, node)
 
     def meet_warpgroup(self, node: syntax.Node) -> Steps:

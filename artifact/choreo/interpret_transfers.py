@@ -45,6 +45,8 @@ def transfer(threads: Threads, node: syntax.Transfer) -> Steps:
     """One transfer statement."""
     yield None
     plan = threads.tables.transfers[node]
+    if plan.meets_before:
+        yield from threads.meet_for(plan, node)
     if plan.kind == "tma-load":
         _load(threads, node, plan)
         if not node.is_async and plan.event is not None:
@@ -52,7 +54,6 @@ def transfer(threads: Threads, node: syntax.Transfer) -> Steps:
     elif plan.kind == "tma-store":
         yield from _store(threads, node, plan)
     else:
-        yield from threads.meet_for(plan, node)
         _copy(threads, node, plan)
         if not node.is_async:
             yield from threads.meet_for(plan, node)

@@ -35,18 +35,12 @@ class Window:
         return Window(self.matrix, self.row + rows, self.column)
 
     def load(self, rows: int, columns: int) -> Array:
-        """The tile; zeros where it reaches past the tensor, as TMA fills it."""
-        import numpy as np
-
-        out = np.zeros((rows, columns), dtype=np.result_type(self.matrix, np.float32))
-        part = self.matrix[self.row : self.row + rows, self.column : self.column + columns]
-        out[: part.shape[0], : part.shape[1]] = part
-        return out
+        """The tile."""
+        return self.matrix[self.row : self.row + rows, self.column : self.column + columns]
 
     def store(self, values: Array, rows: int) -> None:
-        """Write the tile's first ``rows`` rows, as far as the tensor reaches."""
-        part = self.matrix[self.row : self.row + rows, self.column : self.column + values.shape[1]]
-        part[...] = values[: part.shape[0], : part.shape[1]]
+        """Write the tile's first ``rows`` rows."""
+        self.load(rows, values.shape[1])[...] = values[:rows]
 
 
 class Places:
@@ -89,21 +83,37 @@ class Places:
             return [self._values.integer(extent) for extent in node.extents]
         return list(self._memory.tiles[root][0].shape)
 
-    def window(self, plan: ViewPlan, node: syntax.Node) -> Window:
-        """A view of a tensor: dimensions left of its rows are flattened into the row number."""
+    def window(self, plan: ViewPlan, node: syntax.Node, *, partial: bool = False) -> Window:
+        """A view of a tensor: dimensions left of its rows are flattened into the row number.
+
+        Args:
+            plan: The view.
+            node: What takes it.
+            partial: Its rows may reach past the end of their dimension.
+
+        Raises:
+            InterpreterError: ``out-of-range``.
+        """
         tensor = self._tensors[plan.root]
-        split = plan.dims[0] + 1
+        # The one row of a tensor of one dimension has no dimension of its own.
+        split = plan.dims[0] + 1 if len(tensor.shape) > 1 else 0
         rows, columns = tensor.shape[:split], tensor.shape[split:]
         matrix = tensor.reshape(math.prod(rows), math.prod(columns))
         origin = self.origin(plan)
-        window = Window(
+        extents = dict(zip(plan.dims, map(self._values.extent, plan.extents), strict=True))
+        for dim, (start, size) in enumerate(zip(origin, tensor.shape, strict=True)):
+            if partial and dim == plan.dims[0]:
+                continue
+            if not 0 <= start <= size - extents.get(dim, 1):
+                raise self._report.error(
+                    "out-of-range",
+                    node,
+                    f"{extents.get(dim, 1)} elements from {start} in dimension {dim} of "
+                    f"{plan.root.name}, whose extent is {size}",
+                )
+        return Window(
             matrix, self._ravel(origin[:split], rows), self._ravel(origin[split:], columns)
         )
-        if not (0 <= window.row < matrix.shape[0] and 0 <= window.column < matrix.shape[1]):
-            raise self._report.error(
-                "out-of-range", node, f"this tile of {plan.root.name} begins at {list(origin)}"
-            )
-        return window
 
     def rows_left(self, plan: ViewPlan) -> int:
         """Rows from the view's first one to the end of its dimension."""

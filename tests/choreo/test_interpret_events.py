@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from artifact.choreo.interpret_memory import Tile, round_bf16
 from artifact.choreo.tables import EventPlan, Symbol
 
 Make = Callable[..., Any]
-GOLDEN = Path(__file__).resolve().parents[1] / "assets" / "choreo" / "golden"
+ASSETS = Path(__file__).resolve().parents[1] / "assets" / "choreo"
+GOLDEN = ASSETS / "golden"
 
 # Two warpgroups p of 128 threads t, a tile of X and one of Y to load and store.
 TWO = """\
@@ -208,6 +210,85 @@ def test_a_store_before_the_load_has_arrived(two: Make) -> None:
     assert error.line == made.line("tma.copy tile")
 
 
+def test_a_load_in_flight_and_one_that_has_landed(two: Make) -> None:
+    # The one is as wrong as the other, and the order of the run decides which it is.
+    load = "x = tma.load.async.swiz<128> X.subspan(64, 64).at(0, 0) => tile; trigger full after x;"
+    made = two("full", ROUND_TRIP.replace("LOAD", load))
+    messages = set()
+    for seed in range(12):
+        with pytest.raises(InterpreterError) as error:
+            made.run(tensors(), seed=seed)
+        messages.add(error.value.what.replace(str(made.line("x = tma")), "N"))
+    assert messages == {
+        "tile is read while the load of line N (generation 0 of full) is in flight",
+        "tile is read without waiting for the load of line N (generation 0 of full)",
+    }
+
+
+SCORES = """
+  inthreads.async (p == 0) {
+    frag f32 [64] top;
+    x = dma.copy.swiz<128> X.subspan(64, 64).at(0, 0) => tile;
+    acc = mma.fill.f32 0.0f;
+    product = mma.row.row.async acc, tile, tile;
+    EARLY
+    wait product;
+    reduce_max(top, acc, 1);
+  }
+"""
+
+
+@pytest.mark.parametrize(
+    ("early", "message"),
+    [
+        ("reduce_sum(top, acc, 1);", "acc is read while the MMA of line"),
+        ("apply {i, j} in acc.span { top.at(i) = acc.at(i, j); }", "acc is read while the MMA"),
+        ("mma.store acc, Y.subspan(64, 64).at(0, 0);", "acc is read while the MMA of line"),
+        ("acc = mma.fill.f32 1.0f;", "acc is written while the MMA of line"),
+        ("mma.store acc, tile;", "acc is read while the MMA of line"),
+    ],
+)
+def test_an_accumulator_is_left_alone_until_it_is_there(
+    two: Make, early: str, message: str
+) -> None:
+    two("e", SCORES.replace("EARLY", "")).run(tensors())
+    made = two("e", SCORES.replace("EARLY", early))
+    for seed in range(2):
+        with pytest.raises(InterpreterError, match=message) as error:
+            made.run(tensors(), seed=seed)
+        assert error.value.fault == "in-flight"
+        assert error.value.line == made.line(early)
+
+
+def test_readers_meet_before_the_next_copy(two: Make) -> None:
+    made = two(
+        "e",
+        """
+        inthreads.async (p == 0) {
+          acc = mma.fill.f32 0.0f;
+          foreach {i} in [3] {
+            x = dma.copy.swiz<128> X.subspan(64, 64).at(0, 0) => tile;
+            mma.row.row acc, tile, tile;
+          }
+          mma.store acc, Y.subspan(64, 64).at(0, 0);
+        }
+        """,
+    )
+    given = tensors()
+    expected = 3 * (given["X"] @ given["X"].T)
+    found = made.run(given, seed=1).tensors["Y"]
+    np.testing.assert_allclose(found, expected, rtol=2**-7, atol=1e-3)
+    ((node, plan),) = made.tables.transfers.items()
+    assert plan.meets_before
+    unmet = replace(made.tables, transfers={node: replace(plan, meets_before=False)})
+    # Whether the one who is ahead or the one who is late is told.
+    found = faults(replace(made, tables=unmet), 8, given)
+    lines = {fault: error.line for fault, error in found.items()}
+    assert lines["overwrite"] == made.line("x = dma")
+    assert lines.get("early-read", made.line("mma.row.row")) == made.line("mma.row.row")
+    assert set(lines) <= {"overwrite", "early-read"}
+
+
 def test_a_copy_overwrites_what_the_other_warpgroup_reads(two: Make) -> None:
     # The second copy's threads meet, the readers are others.
     made = two(
@@ -253,6 +334,40 @@ def test_cooperative(program: Make) -> None:
     given = {"A": a, "B": b, "C": np.zeros((256, 128), np.float32)}
     found = made.run(given).tensors["C"]
     np.testing.assert_allclose(found, a @ b.T, rtol=2**-7, atol=1e-3)
+
+
+def test_matmul(program: Make) -> None:
+    made = program((ASSETS / "matmul.co").read_text())
+    a, b = normal(256, 192), normal(128, 192)
+    found = made.run({"A": a, "B": b, "C": np.zeros((256, 128), np.float32)}).tensors["C"]
+    np.testing.assert_allclose(found, a @ b.T, rtol=2**-7, atol=1e-3)
+
+
+def test_a_ring_without_products(program: Make) -> None:
+    made = program((ASSETS / "pipeline.co").read_text())
+    given = {"In": normal(2048, 64), "Out": np.zeros((2048, 64), np.float32)}
+    for seed in range(3):
+        np.testing.assert_array_equal(made.run(given, seed=seed).tensors["Out"], given["In"])
+
+
+def test_tensors_of_one_dimension(program: Make) -> None:
+    made = program((GOLDEN / "vectors.co").read_text())
+    x, y = np.arange(256, dtype=np.float32), np.ones((32, 64), np.float32)
+    np.testing.assert_array_equal(made.run({"X": x, "Y": y, "O": 0 * x}).tensors["O"], x)
+
+
+def test_rows_past_the_end(program: Make) -> None:
+    made = program((GOLDEN / "cooperative.co").read_text())
+    a, b = normal(256, 128), normal(64, 128)
+    # A store leaves them out, a copy has no way to.
+    short = made.run({"A": a, "B": b, "C": np.zeros((150, 64), np.float32)}).tensors["C"]
+    np.testing.assert_allclose(short, (a @ b.T)[:150], rtol=2**-7, atol=1e-3)
+    with pytest.raises(
+        InterpreterError, match="128 elements from 128 in dimension 0 of A"
+    ) as error:
+        made.run({"A": a[:200], "B": b, "C": np.zeros((256, 64), np.float32)})
+    assert error.value.fault == "out-of-range"
+    assert error.value.line == made.line("a_s = dma.copy")
 
 
 def test_overlap(program: Make) -> None:
