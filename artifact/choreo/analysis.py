@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from artifact.choreo import syntax
 from artifact.choreo.arrivals import check_arrivals
+from artifact.choreo.calls import check_calls
 from artifact.choreo.conversions import check_conversions
 from artifact.choreo.definitions import check_definitions
 from artifact.choreo.diagnostics import Diagnostics
@@ -16,6 +17,7 @@ from artifact.choreo.event_rules import check_rules
 from artifact.choreo.event_targets import check_targets
 from artifact.choreo.events import gather, plan_events
 from artifact.choreo.fragments import plan_fragments
+from artifact.choreo.function_names import check_function_names
 from artifact.choreo.futures import plan_futures
 from artifact.choreo.hazards import check_hazards
 from artifact.choreo.levels import plan_levels
@@ -34,11 +36,9 @@ from artifact.choreo.views import plan_views
 
 def analyse(file: syntax.File, diagnostics: Diagnostics) -> dict[syntax.Function, Tables]:
     """Everything known about each function; complete where ``diagnostics`` has no error."""
-    return {
-        part: _analyse(part, diagnostics)
-        for part in file.parts
-        if isinstance(part, syntax.Function)
-    }
+    functions = [part for part in file.parts if isinstance(part, syntax.Function)]
+    check_function_names(functions, diagnostics)
+    return {function: _analyse(function, diagnostics) for function in functions}
 
 
 def _analyse(function: syntax.Function, diagnostics: Diagnostics) -> Tables:
@@ -82,4 +82,5 @@ def _run(tables: Tables, diagnostics: Diagnostics) -> None:
     plan_transfers(tables, diagnostics, values, places)
     check_hazards(tables, diagnostics, found, places)
     check_arrivals(tables, diagnostics, found, places)
+    check_calls(tables, diagnostics)
     check_resources(tables, diagnostics, values, places)

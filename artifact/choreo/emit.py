@@ -17,7 +17,7 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.emit_context import Context
 from artifact.choreo.emit_expressions import Expressions
 from artifact.choreo.emit_host import emit_host
-from artifact.choreo.emit_kernel import emit_kernel, make_context_statement
+from artifact.choreo.emit_kernel import emit_kernel, kernel_name, make_context_statement
 from artifact.choreo.emit_names import Names
 from artifact.choreo.tables import Tables
 from artifact.choreo.writer import Writer
@@ -77,7 +77,14 @@ def emit_file(
 def _emit_function(
     function: syntax.Function, tables: Tables, source: str, macros: frozenset[str], out: Writer
 ) -> None:
-    names = Names(macros)
+    # What the function's own text calls means the helper or the kernel, and no variable.
+    called = {
+        node.name.id.partition("::")[0]
+        for node in syntax.walk(function)
+        if isinstance(node, syntax.CallStmt)
+    }
+    reserved = macros | called | {kernel_name(function)}
+    names = Names(reserved)
     ctx = Context(
         tables=tables,
         source=source,
@@ -89,4 +96,4 @@ def _emit_function(
     make_context_statement(ctx)
     parameters = emit_kernel(ctx)
     out.blank()
-    emit_host(ctx, parameters, macros, out)
+    emit_host(ctx, parameters, reserved, out)

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from artifact.choreo.tables import Symbol
 
-#: What a source name may not become: words of C++ and CUDA, and what generated code calls.
+#: What a source name may not become: words of C++ and CUDA, what generated code calls, and
+#: macros of the headers that it includes.
 _WORDS = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
     class compl concept const constexpr const_cast continue decltype default delete do double
@@ -17,6 +18,8 @@ _WORDS = """
     struct switch template this thread_local throw true try typedef typeid typename union unsigned
     using virtual void volatile wchar_t while xor xor_eq
     threadIdx blockIdx blockDim gridDim warpSize dim3 int4 uint4 float2 float4 size_t NULL INFINITY
+    char8_t consteval constinit co_await co_return co_yield
+    CUtensorMap EOF errno stdin stdout stderr
     choreo croq cu cute cutlass std main printf uint8_t uint16_t uint32_t uint64_t
     int8_t int16_t int32_t int64_t
     exp2f expf logf sqrtf rsqrtf fabsf fmaf fmaxf fminf fmax fmin max min

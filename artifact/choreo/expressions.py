@@ -141,7 +141,7 @@ class Expressions:
                 constants[expr] = float("inf")
                 return "f32"
             case syntax.StringLit():
-                return "string"
+                return self._string(expr)
             case syntax.Name():
                 return self._name(expr)
             case syntax.Increment():
@@ -200,6 +200,18 @@ class Expressions:
                 )
                 return "s32"
         raise AssertionError(f"an expression of an unknown kind: {expr!r}")
+
+    def _string(self, expr: syntax.StringLit) -> str:
+        """A text is an argument of a call, and no value."""
+        if not (isinstance(self.stmt, syntax.CallStmt) and expr in self.stmt.args):
+            self.diagnostics.error(
+                "string-value",
+                expr,
+                "a text where a value is expected",
+                rule="a text is the message of assert or an argument of call",
+                repair="use a number",
+            )
+        return "s32"
 
     def _name(self, expr: syntax.Name) -> str:
         symbol = self.tables.uses.get(expr)
