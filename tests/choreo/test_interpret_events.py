@@ -16,6 +16,7 @@ from artifact.choreo.interpret_agents import Agent, Operation, learn
 from artifact.choreo.interpret_error import Report
 from artifact.choreo.interpret_events import Meeting, Slot
 from artifact.choreo.interpret_memory import Tile, round_bf16
+from artifact.choreo.interpret_transfers import Load
 from artifact.choreo.tables import EventPlan, Symbol
 
 Make = Callable[..., Any]
@@ -223,6 +224,24 @@ def test_a_load_in_flight_and_one_that_has_landed(two: Make) -> None:
         "tile is read while the load of line N (generation 0 of full) is in flight",
         "tile is read without waiting for the load of line N (generation 0 of full)",
     }
+
+
+def test_a_load_that_does_not_land_completes_nothing(
+    two: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Load, "ready", property(lambda _: False))
+    load = (
+        "x = tma.load.async.swiz<128> X.subspan(64, 64).at(0, 0) => tile;\n"
+        "trigger full after x; wait full;"
+    )
+    made = two("full", ROUND_TRIP.replace("LOAD", load))
+    with pytest.raises(InterpreterError) as error:
+        made.run(tensors())
+    assert error.value.fault == "deadlock"
+    assert error.value.details == (
+        f"threads 0-127, role (p == 0): line {made.line('wait full;')} waits for full, "
+        "generation 0 (1 of 1 arrivals, 8192 bytes to come)",
+    )
 
 
 SCORES = """
