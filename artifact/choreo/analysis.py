@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from artifact.choreo import syntax
 from artifact.choreo.arrivals import check_arrivals
+from artifact.choreo.barriers import check_barriers
 from artifact.choreo.calls import check_calls
 from artifact.choreo.conversions import check_conversions
 from artifact.choreo.definitions import check_definitions
@@ -82,5 +83,6 @@ def _run(tables: Tables, diagnostics: Diagnostics) -> None:
     plan_transfers(tables, diagnostics, values, places)
     check_hazards(tables, diagnostics, found, places)
     check_arrivals(tables, diagnostics, found, places)
+    check_barriers(tables, diagnostics)
     check_calls(tables, diagnostics)
     check_resources(tables, diagnostics, values, places)

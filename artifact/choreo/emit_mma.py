@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from artifact.choreo import syntax
+from artifact.choreo.barriers import FIRST_OF_WARPGROUPS, is_operand, readers
 from artifact.choreo.emit_context import Context
 from artifact.choreo.emit_stores import before_write
 from artifact.choreo.emit_tails import never_partial
@@ -20,6 +21,7 @@ from artifact.choreo.emit_views import (
     tile_address,
 )
 from artifact.choreo.tables import MmaPlan, Symbol, ViewPlan, WaitPlan
+from artifact.choreo.traverse import Places, statements
 
 _K = 16
 """Columns of A that one instruction multiplies (BF16)."""
@@ -125,6 +127,11 @@ def emit_store(ctx: Context, node: syntax.MmaStore) -> None:
         return
     shared = shared_of(ctx, plan)
     before_write(ctx, node)
+    operand = is_operand(ctx.tables, node)
+    own_barrier = f"cu::named_barrier_sync({FIRST_OF_WARPGROUPS} + cu::warpgroup_index(), 128);"
+    if operand and _may_be_read(ctx, node, plan):
+        ctx.out.comment("Every warp of the warpgroup has waited for the MMAs that read the tile.")
+        ctx.out.line(own_barrier)
     row, column = shared_position(ctx, plan)
     tile = tile_address(ctx, plan)
     if column is not None:
@@ -132,12 +139,26 @@ def emit_store(ctx: Context, node: syntax.MmaStore) -> None:
     pitch = shared.rows if shared.swizzle else shared.columns * 2
     arguments = [tile, accumulator, "0" if row is None else row, str(pitch)]
     ctx.out.call(f"cu::store_fragment<{shared.swizzle}>(", arguments)
-    if _is_operand(ctx, plan):
+    if operand:
         ctx.out.comment(
             "An MMA reads it: shown to the tensor cores when the warpgroup has written."
         )
         ctx.out.line("cu::fence_async_proxy();")
-        ctx.out.line("cu::named_barrier_sync(1 + cu::warpgroup_index(), 128);")
+        ctx.out.line(own_barrier)
+
+
+def _may_be_read(ctx: Context, node: syntax.MmaStore, plan: ViewPlan) -> bool:
+    """Whether an MMA reads the buffer before a store writes it: earlier, or a trip before.
+
+    A warp waits for its own part of an MMA only, so that another warp's may still run.
+    """
+    places = Places(ctx.function)
+    order = list(statements(ctx.function.body))
+    loops = set(places.loops(node))
+    return any(
+        order.index(mma) < order.index(node) or not loops.isdisjoint(places.loops(mma))
+        for mma in readers(ctx.tables, plan)
+    )
 
 
 def _rows_left(ctx: Context, plan: ViewPlan) -> str:
@@ -148,11 +169,3 @@ def _rows_left(ctx: Context, plan: ViewPlan) -> str:
     size = ctx.expressions.extent(tensor_extents(ctx, plan.root)[dim], 11)
     first = origin(ctx, plan)[dim]
     return f"int({size})" if first is None else f"int({size}) - int({first})"
-
-
-def _is_operand(ctx: Context, store: ViewPlan) -> bool:
-    return any(
-        isinstance(operand, ViewPlan) and operand.root is store.root
-        for plan in ctx.tables.mmas.values()
-        for operand in (plan.a, plan.b)
-    )

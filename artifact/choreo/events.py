@@ -20,14 +20,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from artifact.choreo import syntax
+from artifact.choreo.barriers import free_ids
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import EventPlan, Symbol, Tables, WaitPlan
 from artifact.choreo.threads import ThreadValues, whole
 from artifact.choreo.traverse import Places, statements
 
 Kind = Literal["transaction", "arrivals", "named"]
-
-_NAMED_IDS = range(14, 7, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +142,7 @@ def plan_events(
     tables: Tables, diagnostics: Diagnostics, found: dict[Symbol, Uses], places: Places
 ) -> None:
     """Fill ``events``; the rules of :mod:`artifact.choreo.event_rules` are met."""
-    free = _free_ids(tables)
+    free = free_ids(tables)
     for symbol, uses in found.items():
         for use in uses.waits:
             tables.waits[use.target] = WaitPlan("event")
@@ -186,28 +185,6 @@ def _explicit(tables: Tables, symbol: Symbol) -> int | None:
     count = symbol.node.count if isinstance(symbol.node, syntax.EventDecl) else None
     value = tables.constants.get(count) if count is not None else None
     return value if isinstance(value, int) else None
-
-
-def barrier_ids(tables: Tables) -> list[int]:
-    """Hardware barriers for events and transfers, in the order in which they are given out.
-
-    0 is ``__syncthreads``, the next ones are those of single warpgroups, one each.
-    """
-    groups = tables.launch.threads // 128 if tables.launch is not None else 0
-    return [number for number in _NAMED_IDS if number > groups]
-
-
-def _free_ids(tables: Tables) -> list[int]:
-    """Ids for named barriers, without those that the program itself names."""
-    free = barrier_ids(tables)
-    for stmt in statements(tables.function.body):
-        if isinstance(stmt, syntax.CallStmt) and stmt.name.id.split("::")[-1].startswith("__bar_"):
-            argument = stmt.args[0] if stmt.args else None
-            number = tables.constants.get(argument) if argument is not None else None
-            if not isinstance(number, int):
-                return []
-            free = [n for n in free if n != number]
-    return free
 
 
 def _named(tables: Tables, uses: Uses, found: dict[Symbol, Uses], places: Places) -> bool:

@@ -19,16 +19,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from artifact.choreo import syntax
+from artifact.choreo.barriers import TRANSFERS, transfer_ids
 from artifact.choreo.diagnostics import Diagnostics
-from artifact.choreo.events import barrier_ids
 from artifact.choreo.meetings import must_meet_before
 from artifact.choreo.mma import origin_terms
 from artifact.choreo.tables import EventPlan, Symbol, Tables, TransferPlan, WaitPlan
 from artifact.choreo.threads import ThreadValues, warpgroups, whole
 from artifact.choreo.tiles import Tiles
 from artifact.choreo.traverse import Places, statements
-
-STORE_BARRIER = 15
 
 
 def plan_transfers(
@@ -52,8 +50,7 @@ class _Transfers:
         self.values = values
         self.places = places
         self.tiles = Tiles(tables, diagnostics, values)
-        named = {plan.barrier for plan in tables.events.values()}
-        self.free = [STORE_BARRIER, *(n for n in barrier_ids(tables) if n not in named)]
+        self.free = transfer_ids(tables)
         self.barriers: dict[tuple[int, bool], int | None] = {}
 
     def plan(self, stmt: syntax.Transfer) -> None:
@@ -344,7 +341,7 @@ class _Transfers:
 
     def _take(self, count: int) -> int | None:
         """Barriers next to one another; 15 is the one of single leaders."""
-        for first in [n for n in self.free if count == 1 or n + count - 1 < STORE_BARRIER]:
+        for first in [n for n in self.free if count == 1 or n + count - 1 < TRANSFERS]:
             wanted = [first + k for k in range(count)]
             if all(n in self.free for n in wanted):
                 self.free = [n for n in self.free if n not in wanted]

@@ -123,3 +123,46 @@ def test_rows_past_the_end_are_left_out_unless_there_are_none() -> None:
     assert f"cu::store_fragment_global({address}, 64, acc);" in whole
     partial = " ".join(emitted(store, rows="R").split())
     assert f"({address}, int(R) - int((b * 2 + w) * 64), acc);" in partial
+
+
+OWN = "cu::named_barrier_sync(1 + cu::warpgroup_index(), 128);"
+
+
+def stored_operand(body: str) -> list[str]:
+    """The code of a program with 8 warpgroups that each store an operand."""
+    text = """
+    __co__ void f(global bf16 [M, 64] X, u32 n) {
+      parallel.async b by M : block {
+        shared bf16 [64, 64] p_s[8];
+        x_s = dma.copy.swiz<128> X.subspan(64, 64).at(0, 0) => shared;
+        parallel w by [8] : group-4, t by 128 : thread {
+          acc = mma.fill.f32 0.0f; mma.row.row acc, x_s, x_s;
+          BODY
+        }
+      }
+    }
+    """
+    body = body.replace("STORE", "mma.store acc, p_s[w];")
+    body = body.replace("USE", "mma.row.row acc, p_s[w], x_s;")
+    cuda = compile_text(text.replace("BODY", body), "m.co").cuda
+    cuda = cuda[cuda.index(": parallel w by") : cuda.index("void f(const choreo")]
+    lines = [line.strip() for line in cuda.splitlines()]
+    return [line for line in lines if line and not line.startswith("//")]
+
+
+def test_a_stored_operand_is_shown_and_its_warpgroup_meets() -> None:
+    lines = stored_operand("STORE USE")
+    store = next(i for i, line in enumerate(lines) if line.startswith("cu::store_fragment<128>("))
+    assert lines[store - 1] != OWN
+    assert lines[store + 1 : store + 3] == ["cu::fence_async_proxy();", OWN]
+
+
+@pytest.mark.parametrize("body", ["foreach {k} in [n] { STORE USE }", "STORE USE STORE USE"])
+def test_a_warpgroup_meets_before_it_stores_over_an_operand(body: str) -> None:
+    lines = stored_operand(body)
+    stores = [i for i, line in enumerate(lines) if line.startswith("cu::store_fragment<128>(")]
+    assert lines[stores[-1] - 1] == OWN
+
+
+def test_a_tile_that_no_mma_reads_needs_none_of_this() -> None:
+    assert OWN not in stored_operand("foreach {k} in [n] { STORE }")
