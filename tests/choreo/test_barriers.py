@@ -33,12 +33,9 @@ def emitted(groups: int, body: str = "") -> str:
         events += f"shared event given{k}, taken{k} = ready;"
         roles += f"inthreads (w == 0) {{ wait taken{k}; trigger given{k}; }}"
         roles += f"inthreads (w == 1) {{ wait given{k}; trigger taken{k}; }}"
-    stores = (
-        "inthreads (w == 1) { mma.store acc, o_s; tma.copy o_s => O.subspan(64, 64).at(b, 0); }"
-    )
-    text = PROGRAM.format(
-        groups=groups, events=events, body=f"{roles} inthreads (w == 1) {{ {store} }} {body}"
-    )
+    store = "mma.store acc, o_s; tma.copy o_s => O.subspan(64, 64).at(b, 0);"
+    body += f"{roles} inthreads (w == 1) {{ {store} }}"
+    text = PROGRAM.format(groups=groups, events=events, body=body)
     return compile_text(text, "b.co").cuda
 
 

@@ -11,9 +11,8 @@
 namespace cu = choreo::cuda;
 
 // A tile that mma.store writes and an MMA reads: the fence, and the barrier of each of 8 warpgroups.
-#include "choreo.h"
 
-// 4: operands, 1024 threads a block.
+// 2: operands, 1024 threads a block.
 __global__ void __launch_bounds__(1024, 1)
 operands_kernel(choreo::bf16* A, choreo::bf16* C, unsigned n) {
   extern __shared__ unsigned char dynamic_shared[];
@@ -34,19 +33,19 @@ operands_kernel(choreo::bf16* A, choreo::bf16* C, unsigned n) {
     cu::named_barrier_arrive(14, 1024);
   }
 
-  // 5: parallel.async b by [M / 512] : block
+  // 3: parallel.async b by [M / 512] : block
   const unsigned b = blockIdx.x;
 
-  // 8: parallel w by [8] : group-4, t by 128 : thread
+  // 6: parallel w by [8] : group-4, t by 128 : thread
   const int w = cu::warpgroup_index();
-  // 9: a_s = dma.copy.swiz<128> A.subspan(64, 64).at(b * 8, 0) => shared;
+  // 7: a_s = dma.copy.swiz<128> A.subspan(64, 64).at(b * 8, 0) => shared;
   // All have met since the buffer was last read; copy; everybody sees the tile.
   cu::copy_tile_async<64, 64, 128, 1024>(a_s, A + size_t((b * 8) * 64) * 64, 64, int(threadIdx.x));
   cu::wait_copies();
   __syncthreads();
-  // 10: acc = mma.fill.f32 0.0f;
+  // 8: acc = mma.fill.f32 0.0f;
   float acc[32];
-  // 11: mma.row.row acc, a_s, a_s;
+  // 9: mma.row.row acc, a_s, a_s;
   {
     const cu::Descriptor a = cu::k_major<128>(a_s);
     const cu::Descriptor b_2 = cu::k_major<128>(a_s);
@@ -60,16 +59,16 @@ operands_kernel(choreo::bf16* A, choreo::bf16* C, unsigned n) {
   cu::wgmma_wait<0>();
   cu::wgmma_end(acc);
 
-  // 12: foreach {k} in [n]
+  // 10: foreach {k} in [n]
   for (unsigned k = 0; k < n; ++k) {
-    // 13: mma.store acc, products[w];
+    // 11: mma.store acc, products[w];
     // Every warp of the warpgroup has waited for the MMAs that read the tile.
     cu::named_barrier_sync(1 + cu::warpgroup_index(), 128);
     cu::store_fragment<128>(products + w * 8192, acc, 0, 64);
     // An MMA reads it: shown to the tensor cores when the warpgroup has written.
     cu::fence_async_proxy();
     cu::named_barrier_sync(1 + cu::warpgroup_index(), 128);
-    // 14: mma.row.row acc, products[w], a_s;
+    // 12: mma.row.row acc, products[w], a_s;
     {
       const cu::Descriptor a = cu::k_major<128>(products + w * 8192);
       const cu::Descriptor b_2 = cu::k_major<128>(a_s);
@@ -84,27 +83,27 @@ operands_kernel(choreo::bf16* A, choreo::bf16* C, unsigned n) {
     cu::wgmma_end(acc);
   }
 
-  // 16: inthreads (w < 4)
+  // 14: inthreads (w < 4)
   if (w < 4) {
-    // 17: wait taken;
+    // 15: wait taken;
     cu::named_barrier_sync(14, 1024);
-    // 18: trigger start;
+    // 16: trigger start;
     cu::mbarrier_arrive_warp(&start[0]);
   }
 
-  // 20: inthreads (w >= 4)
+  // 18: inthreads (w >= 4)
   if (w >= 4) {
-    // 21: wait start;
+    // 19: wait start;
     cu::mbarrier_wait(&start[0], start_parity);
     start_parity ^= 1;
-    // 22: trigger taken;
+    // 20: trigger taken;
     cu::named_barrier_arrive(14, 1024);
   }
-  // 24: mma.store acc, C.subspan(64, 64).at(b * 8 + w, 0);
+  // 22: mma.store acc, C.subspan(64, 64).at(b * 8 + w, 0);
   cu::store_fragment_global(C + size_t((b * 8 + w) * 64) * 64, 64, 64, acc);
 }
 
-// 4: checks the shapes and launches operands_kernel.
+// 2: checks the shapes and launches operands_kernel.
 void operands(const choreo::spanned_view<choreo::bf16, 2>& A, const choreo::spanned_view<choreo::bf16, 2>& C,
               unsigned n) {
   const unsigned M = unsigned(A.shape()[0]);
