@@ -93,7 +93,7 @@ def _closure(context: Context, unit: Unit) -> Closure:
         if status != 0:
             if tools.missing is not None and ("cute/" in printed or "cutlass/" in printed):
                 raise tools.missing
-            _log(context.root, unit, command, printed)
+            _log(context, unit, command, printed)
             what = "nvcc does not find what the generated file includes"
             raise _failed(unit, what, status, printed)
         text = _output(rule, unit).decode("utf-8", "surrogateescape")
@@ -162,7 +162,7 @@ def _compile(
             keep_open=(lock,),
         )
         seconds = time.monotonic() - begin
-        _log(root, unit, command, printed)
+        _log(context, unit, command, printed)
         if status != 0:
             raise _failed(unit, "nvcc does not compile the generated file", status, printed)
         executable = _output(place / _PROGRAM, unit)
@@ -213,9 +213,9 @@ def _compile(
     return build
 
 
-def _log(root: Path, unit: Unit, command: Sequence[str], printed: str) -> None:
-    text = f"$ {shlex.join(command)}\n{printed}"
-    write_atomic(unit.log(root), text.encode("utf-8"))
+def _log(context: Context, unit: Unit, command: Sequence[str], printed: str) -> None:
+    text = context.tools.portable(f"$ {shlex.join(command)}\n{printed}")
+    write_atomic(unit.log(context.root), text.encode("utf-8"))
 
 
 def _failed(unit: Unit, what: str, status: int | None, printed: str) -> BuildFailed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,21 @@ class Tools:
     def include_flags(self) -> tuple[str, ...]:
         """The options that name those folders to nvcc; its own it knows."""
         return tuple(f"-I{library.folder}" for library in self.libraries()[1:])
+
+    def portable(self, text: str) -> str:
+        """``text`` with the variables that people set instead of this machine's folders.
+
+        Logs are published. With CUDA_HOME and CUTE_HOME set, a command in them can be typed.
+        """
+        places = [("$CUDA_HOME", self.home.parent)]
+        if self.cutlass is not None:
+            places.append(("$CUTE_HOME", self.cutlass.include.parent))
+        if self.compiler_include is not None:
+            places.append(("$CHOREO_INCLUDE", self.compiler_include))
+        # The longest first: a package of the headers may lie inside the toolkit's environment.
+        for name, place in sorted(places, key=lambda pair: -len(str(pair[1]))):
+            text = re.sub(rf"{re.escape(str(place))}(?![\w.-])", name, text)
+        return text
 
     def differences(self, manifest: Manifest, *, cutlass: bool) -> tuple[str, ...]:
         """How they differ from what ``manifest`` pins.

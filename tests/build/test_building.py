@@ -210,9 +210,13 @@ def test_a_kernel_that_includes_cutlass_needs_it(
     facts = build(native_artifact, "two", cutlass=tmp_path / "cutlass")
     assert facts.toolkit is not None and "--cutlass" in str(facts.toolkit.headers)
     assert [lib.name for lib in facts.kernels[0].build.libraries] == ["cutlass", "system"]
+    # A log is published: it names no folder of this machine.
+    log = (native_artifact / "build/two-nvcc.log").read_text()
+    assert "-I$CUTE_HOME/include" in log and str(tmp_path) not in log
     # It is named only to the kernel that includes it.
     build(native_artifact, "one", cutlass=tmp_path / "cutlass")
-    assert str(include) not in (native_artifact / "build/one-nvcc.log").read_text()
+    log = (native_artifact / "build/one-nvcc.log").read_text()
+    assert "CUTE_HOME" not in log and log.startswith("$ $CUDA_HOME/bin/nvcc ")
 
 
 def test_skip_build_takes_exactly_what_the_record_says(native_artifact: Path) -> None:
