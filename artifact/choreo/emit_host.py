@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from artifact.choreo import syntax
+from artifact.choreo.emit_bounds import host_scalars, largest_origin
 from artifact.choreo.emit_context import Context
 from artifact.choreo.emit_expressions import CXX_TYPES, Expressions
 from artifact.choreo.emit_kernel import Parameter, dynamic_bytes, kernel_name
 from artifact.choreo.emit_names import Names
 from artifact.choreo.emit_scalars import emit_scalar
-from artifact.choreo.emit_tails import whole_tiles
+from artifact.choreo.emit_tails import placed_tiles, whole_tiles
 from artifact.choreo.emit_views import panel_columns, product, row_dimensions
 from artifact.choreo.tables import Symbol, TensorMapPlan
 from artifact.choreo.writer import Writer
@@ -40,6 +41,7 @@ def emit_host(
     _checks(host)
     _scalars(host, parameters)
     _grid(host)
+    _placed(host)
     _launch(host, parameters)
     if not host.launch.is_async:
         inner.line("choreo::abend_true(cudaDeviceSynchronize());")
@@ -109,6 +111,27 @@ def _grid(host: Context) -> None:
             _check(host, positive, f"the bound of {symbol.name} is not positive")
 
 
+def _placed(host: Context) -> None:
+    """Tiles that begin at any element end in their dimension."""
+    told: set[str] = set()
+    for tile in placed_tiles(host):
+        assert isinstance(tile.tensor.node, syntax.TensorParam)
+        origin = largest_origin(host, tile.terms)
+        end = f"{origin} + {tile.extent}"
+        if origin is None or origin.isdigit():
+            end = str(int(origin or 0) + tile.extent)
+        size = host.expressions.text(tile.tensor.node.extents[tile.dim], 9)
+        condition = f"{end} <= {size}"
+        if condition not in told:
+            told.add(condition)
+            _check(
+                host,
+                condition,
+                f"a tile of {tile.extent} passes the end of dimension {tile.dim} of "
+                f"{tile.tensor.name}",
+            )
+
+
 def _check(host: Context, condition: str, text: str) -> None:
     host.out.call("choreo::runtime_check(", [condition, f'"{host.function.name}: {text}"'])
 
@@ -117,6 +140,8 @@ def _scalars(host: Context, parameters: tuple[Parameter, ...]) -> None:
     """What the function computes outside of ``parallel``, as far as somebody reads it here."""
     statements = [n for n in host.function.body.body if not isinstance(n, syntax.Parallel)]
     read = {p.symbol for p in parameters}
+    for tile in placed_tiles(host):
+        read |= host_scalars(host, tile.terms)
     for root in (*statements, *(bound for _, bound in host.launch.grid)):
         read.update(host.tables.uses.get(node) for node in syntax.walk(root))
     for node in statements:

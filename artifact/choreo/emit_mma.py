@@ -164,7 +164,7 @@ def _may_be_read(ctx: Context, node: syntax.MmaStore, plan: ViewPlan) -> bool:
 def _rows_left(ctx: Context, plan: ViewPlan) -> str:
     """Rows of the tile that lie in the tensor."""
     dim = plan.dims[0]
-    if never_partial(ctx, plan.root, dim, _ROWS):
+    if never_partial(ctx, plan, dim, _ROWS):
         return str(_ROWS)
     size = ctx.expressions.extent(tensor_extents(ctx, plan.root)[dim], 11)
     first = origin(ctx, plan)[dim]

@@ -180,6 +180,7 @@ void pipeline(const choreo::spanned_view<choreo::bf16, 2>& A, const choreo::span
                         "pipeline: dimension 0 of A is not a multiple of 128, the extent of a tile in it");
   choreo::runtime_check(K % 64 == 0, "pipeline: dimension 1 of A is not a multiple of 64, the extent of a tile in it");
   choreo::runtime_check(tasks > 0, "pipeline: the bound of cta is not positive");
+  choreo::runtime_check(64 <= K, "pipeline: a tile of 64 passes the end of dimension 1 of A");
   // Tensor maps, encoded again only when an address or a shape has changed.
   static choreo::CachedTensorMap q_load_map;
   const choreo::TensorMapSpec q_load_map_spec = choreo::tensor_map_spec(A.data(), {std::uint64_t(K), std::uint64_t(M)},

@@ -198,6 +198,8 @@ void tiles(const choreo::spanned_view<choreo::bf16, 4>& X, const choreo::spanned
   choreo::runtime_check(S / 128 > 0, "tiles: the bound of s is not positive");
   choreo::runtime_check(H > 0, "tiles: the bound of h is not positive");
   choreo::runtime_check(B > 0, "tiles: the bound of b is not positive");
+  choreo::runtime_check((std::uint64_t(S / 128) - 1) * 32 + 64 <= S,
+                        "tiles: a tile of 64 passes the end of dimension 0 of Y");
   // Tensor maps, encoded again only when an address or a shape has changed.
   static choreo::CachedTensorMap x_load_map;
   const choreo::TensorMapSpec x_load_map_spec = choreo::tensor_map_spec(X.data(),
