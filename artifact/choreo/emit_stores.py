@@ -11,6 +11,7 @@ from artifact.choreo import syntax
 from artifact.choreo.emit_context import Context
 from artifact.choreo.emit_events import leader_condition
 from artifact.choreo.emit_views import map_coordinates, shared_address
+from artifact.choreo.meetings import passes
 from artifact.choreo.tables import Symbol, TransferPlan
 from artifact.choreo.traverse import Places, statements
 
@@ -109,4 +110,6 @@ def _first_write(ctx: Context, places: Places, store: syntax.Transfer) -> syntax
 def _writes(ctx: Context, node: syntax.Stmt, buffer: Symbol) -> bool:
     if isinstance(node, syntax.MmaStore):
         return ctx.tables.views[node.destination].root is buffer
-    return isinstance(node, syntax.Transfer) and ctx.tables.transfers[node].target.root is buffer
+    if isinstance(node, syntax.Transfer):
+        return ctx.tables.transfers[node].target.root is buffer
+    return passes(ctx.tables, node, buffer)

@@ -61,15 +61,8 @@ def _with_nested(stmt: syntax.Stmt) -> list[syntax.Stmt]:
 
 def _reads(tables: Tables, stmt: syntax.Stmt, buffer: Symbol) -> bool:
     """Whether a statement reads a shared buffer; what is only written to does not count."""
-    if isinstance(stmt, syntax.CallStmt):
-        # A helper gets the buffer as a pointer, and does what it likes.
-        named = {tables.uses.get(child) for child in own(stmt)}
-        return buffer in named or any(
-            symbol is not None
-            and isinstance(symbol.node, syntax.ViewDecl)
-            and tables.views[symbol.node.view].root is buffer
-            for symbol in named
-        )
+    if passes(tables, stmt, buffer):
+        return True
     return any(
         isinstance(child, syntax.View)
         and (view := tables.views.get(child)) is not None
@@ -77,6 +70,19 @@ def _reads(tables: Tables, stmt: syntax.Stmt, buffer: Symbol) -> bool:
         and not (isinstance(stmt, syntax.Transfer | syntax.MmaStore) and child is stmt.destination)
         for child in own(stmt)
     )
+
+
+def passes(tables: Tables, stmt: syntax.Stmt, buffer: Symbol) -> bool:
+    """Whether a helper gets a shared buffer as a pointer: it may read it, and write it."""
+    if not isinstance(stmt, syntax.CallStmt):
+        return False
+    for child in own(stmt):
+        symbol = tables.uses.get(child)
+        view = symbol.node.view if symbol and isinstance(symbol.node, syntax.ViewDecl) else child
+        plan = tables.views.get(view) if isinstance(view, syntax.View) else None
+        if symbol is buffer or (plan is not None and plan.root is buffer):
+            return True
+    return False
 
 
 def _in_flight(stmt: syntax.Stmt) -> bool:

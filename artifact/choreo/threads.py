@@ -112,6 +112,11 @@ class ThreadValues:
         self._count = tables.launch.threads if tables.launch else 1
         self._known: dict[syntax.Node, Values | None] = {}
         self._assigned = _assignments(tables)
+        everything = list(statements(tables.function.body))
+        self._order = {stmt: position for position, stmt in enumerate(everything)}
+        self._jumps = [
+            s for s in everything if isinstance(s, syntax.Break | syntax.Continue | syntax.Return)
+        ]
 
     def of(self, expr: syntax.Expr) -> Values | None:
         """By thread id; null where the value is not known at compile time."""
@@ -231,7 +236,10 @@ class ThreadValues:
         return self._divergent(stmt, mask, inside) is not None
 
     def divergent(self, stmt: syntax.Stmt, mask: int) -> syntax.Stmt | None:
-        """The ``if`` or loop around a statement that splits a set of threads."""
+        """The ``if``, loop or role that splits a set of threads on its way to a statement.
+
+        It is around the statement, or around a jump that passes by it.
+        """
         return self._divergent(stmt, mask, frozenset())
 
     def _divergent(
@@ -245,7 +253,29 @@ class ThreadValues:
                 conditions = owner.bounds
             if any(self._varies(condition, mask, seen) for condition in conditions):
                 return owner
+        for jump in self._jumps:
+            if jump in seen or not self._passes_by(jump, stmt):
+                continue
+            threads = self._tables.threads.get(jump)
+            if threads is not None and threads & mask not in (0, mask):
+                return next(self._places.enclosing(jump))
+            if threads is None or threads & mask:
+                split = self._divergent(jump, mask, seen | {jump})
+                if split is not None:
+                    return split
         return None
+
+    def _passes_by(self, jump: syntax.Stmt, stmt: syntax.Stmt) -> bool:
+        """Whether a thread that jumps may not get to a statement that others get to."""
+        before = self._order[jump] < self._order[stmt]
+        loop = next(self._places.loops(jump), None)
+        around = list(self._places.loops(stmt))
+        match jump:
+            case syntax.Continue():
+                return before and loop in around
+            case syntax.Break():
+                return loop in around
+        return before or any(other in around for other in self._places.loops(jump))
 
 
 def _assignments(tables: Tables) -> dict[Symbol, list[syntax.Stmt]]:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from artifact.choreo import syntax
 from artifact.choreo.barriers import TRANSFERS, transfer_ids
 from artifact.choreo.diagnostics import Diagnostics
-from artifact.choreo.meetings import must_meet_before
+from artifact.choreo.meetings import must_meet_before, passes
 from artifact.choreo.mma import origin_terms
 from artifact.choreo.tables import EventPlan, Symbol, Tables, TransferPlan, WaitPlan
 from artifact.choreo.threads import ThreadValues, warpgroups, whole
@@ -295,7 +295,11 @@ class _Transfers:
         passed = False
         for stmt in statements(self.tables.function.body):
             passed = passed or stmt is store
-            if not isinstance(stmt, syntax.MmaStore | syntax.Transfer) or not (passed or later):
+            if not (passed or later):
+                continue
+            if passes(self.tables, stmt, buffer):
+                return True
+            if not isinstance(stmt, syntax.MmaStore | syntax.Transfer):
                 continue
             written = self.tables.views.get(stmt.destination) if stmt.destination else None
             if written is not None and written.root is buffer:

@@ -55,3 +55,13 @@ def test_a_buffer_that_another_block_writes_is_waited_for_at_once() -> None:
     # The reader's wait, and then a barrier for everybody.
     assert after.index(WAIT) < after.index("cu::named_barrier_sync(")
     assert loop.count(WAIT) == 1
+
+
+def test_a_helper_may_write_the_buffer_too() -> None:
+    loop = emitted(f"foreach {{k}} in [n] {{ call fill(o_s); {MULTIPLY} {STORE} }}")
+    loop = loop[loop.index("for (unsigned k = 0") :]
+    after = loop[loop.index("cu::tma_store_commit") :]
+    assert after.index(WAIT) < after.index("cu::named_barrier_sync(")
+    once = emitted(f"{MULTIPLY} {STORE} call fill(o_s);")
+    after = once[once.index("cu::tma_store_commit") :]
+    assert after.index(WAIT) < after.index("cu::named_barrier_sync(") < after.index("fill(")

@@ -1,0 +1,59 @@
+"""Whether the threads of a role get to a statement together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+ROLES = """\
+inthreads (p == 0) {
+  mutable k = 0;
+  foreach {i} in [n] {
+BODY
+  }
+}
+inthreads (p > 0) { foreach {i} in [n] { wait empty.at(i); trigger full.at(i); } }
+"""
+TRIGGER = "wait full.at(i); trigger empty.at(i);"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"if (t < 16) continue; {TRIGGER}",
+        f"if (t < 16) {{ break; }} {TRIGGER}",
+        f"{TRIGGER} if (t < 16) {{ break; }}",
+        f"{TRIGGER} if (t < 16) return;",
+        f"{TRIGGER} inthreads (t < 16) {{ return; }}",
+        f"if (t < 16) {{ k = 1; }} if (k > 0) {{ continue; }} {TRIGGER}",
+    ],
+)
+def test_a_jump_of_some_threads_splits_a_role(threads: Callable[[str], Any], body: str) -> None:
+    assert "divergent" in threads(ROLES.replace("BODY", body)).codes
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"if (i > 2) continue; {TRIGGER}",
+        f"if (n > 2) {{ break; }} {TRIGGER}",
+        # All threads get here in the next trip, and behind the loop.
+        f"{TRIGGER} if (t < 16) {{ continue; }}",
+        f"foreach {{z}} in [n] {{ if (t < z) {{ break; }} }} {TRIGGER}",
+    ],
+)
+def test_other_jumps_do_not(threads: Callable[[str], Any], body: str) -> None:
+    assert "divergent" not in threads(ROLES.replace("BODY", body)).codes
+
+
+def test_a_jump_of_another_role_does_not(threads: Callable[[str], Any]) -> None:
+    early = "inthreads (p == 2) { return; }"
+    body = ROLES.replace("p > 0", "p == 1").replace("BODY", TRIGGER)
+    assert threads(early + body).codes == []
+
+
+def test_a_count_that_some_threads_stop_at_differs(threads: Callable[[str], Any]) -> None:
+    body = "while (k < 5) { if (k > t) { break; } k++; } wait full.at(k); trigger empty.at(k);"
+    assert "order-differs" in threads(ROLES.replace("BODY", body)).codes
