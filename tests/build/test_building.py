@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -145,6 +144,21 @@ def test_a_build_that_fails(
     assert told == ["not two"]
     assert (native_artifact / "build/two-nvcc.log").is_file()
     assert not (native_artifact / "build/two").exists()
+
+
+def test_a_build_that_was_accepted_with_other_tools_is_made_again(
+    native_artifact: Path, native_tools: Path
+) -> None:
+    """That the front end is another one shows only when it has run: reuse would pass it over."""
+    edit(native_artifact, "generated/two.cu", "//! front-end")
+    facts = build(native_artifact, "two", unlocked=True)
+    assert len(facts.differences) == 1
+    with pytest.raises(ToolchainDiffers, match="toolchain"):
+        build(native_artifact, "two")
+    script = native_tools / "bin/nvcc.py"
+    script.write_text(script.read_text().replace('"13.2.51"', "VERSION"))
+    facts = build(native_artifact, "two")
+    assert (hows(facts), facts.differences) == (["built"], ())
 
 
 def test_a_kernel_that_lacks_its_instructions(native_artifact: Path) -> None:
@@ -321,13 +335,10 @@ def test_two_builds_at_once(native_artifact: Path, native_tools: Path) -> None:
 
 
 def test_a_killed_build_leaves_no_record_and_no_lock(
-    native_artifact: Path, native_tools: Path
+    start_artifact: Callable[..., subprocess.Popen[str]], native_artifact: Path, native_tools: Path
 ) -> None:
     edit(native_artifact, "generated/two.cu", "//! sleep")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "artifact", "build", "two"], cwd=native_artifact,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = start_artifact("build", "two", cwd=native_artifact)
     asleep = native_tools / "bin/asleep"
     _wait(asleep.exists, process)
     number, place = asleep.read_text().split()
@@ -346,12 +357,11 @@ def test_a_killed_build_leaves_no_record_and_no_lock(
         shutil.rmtree(place)
 
 
-def test_a_signal_ends_the_compilers(native_artifact: Path, native_tools: Path) -> None:
+def test_a_signal_ends_the_compilers(
+    start_artifact: Callable[..., subprocess.Popen[str]], native_artifact: Path, native_tools: Path
+) -> None:
     edit(native_artifact, "generated/two.cu", "//! sleep")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "artifact", "build"], cwd=native_artifact,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = start_artifact("build", cwd=native_artifact)
     asleep = native_tools / "bin/asleep"
     _wait(asleep.exists, process)
     child = int(asleep.read_text().split()[0])
