@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +15,14 @@ from pathlib import Path
 import pytest
 
 WORKERS = Path(__file__).parent / "assets" / "workers"
+
+# A shell starts what it puts in the background with SIGINT ignored, nohup with SIGHUP; children
+# inherit that, and Python then installs no handler. The commands under test would be immune to
+# the signals that the tests send them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -94,7 +103,10 @@ def small_disk(tmp_path: Path):
 
 @pytest.fixture
 def start_artifact(tmp_path: Path):
-    """Starts ``python -m artifact ARGS`` as a process; what still runs at the end is killed."""
+    """Starts ``python -m artifact ARGS`` as a process; what still runs at the end is ended.
+
+    It is asked to end first, so that it ends what it started itself.
+    """
     started: list[subprocess.Popen[str]] = []
 
     def start(*args: str | Path, cwd: Path, **environment: str) -> subprocess.Popen[str]:
@@ -112,8 +124,12 @@ def start_artifact(tmp_path: Path):
 
     yield start
     for process in started:
-        process.kill()
-        process.communicate()
+        process.terminate()
+        try:
+            process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
 
 
 BUILDING = Path(__file__).parent / "assets" / "building"

@@ -1,6 +1,6 @@
 """The definitions pass: every fragment that is read has a value, and no MMA multiplies zeros.
 
-Rules (co-language.md, 10; worklog, "Updating older attention code"):
+Rules (co-language.md, 10; worklog, the section on updating older code):
 
 * ``frag T [..] x;`` is undefined until it is written; reading it before is an error.
 * An MMA whose register operand is all zero when the program first gets there does nothing: it is

@@ -33,7 +33,11 @@ class Pin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link of the kernel chain: what :class:`artifact.model.lock.ChainPin` holds."""
+    """One link of the kernel chain: what :class:`artifact.model.lock.ChainPin` holds.
+
+    Of its build only the headers are here: what was compiled is compared where it is compiled
+    (:mod:`artifact.build`), from the model itself.
+    """
 
     kernel: str
     source: str
@@ -43,7 +47,7 @@ class Link:
     compiler: str
     flags: tuple[str, ...]
     headers: tuple[str, ...] = ()
-    """Headers of the tree that its compilation opens."""
+    """Headers of the tree that its pinned build opened; none where no build is pinned."""
 
 
 @dataclass(frozen=True, slots=True)
