@@ -210,6 +210,8 @@ def _regenerate(
     # Every kernel compiles before the first file is written.
     made = [(unit, regenerate.generate(root, manifest, unit.kernel, compiler)) for unit in units]
     for unit, generated in made:
+        for text in generated.said:
+            say(text)
         path = unit.kernel.generated
         record = find(root, unit)
         known = [pins[path].blake3] if path in pins else []

@@ -35,6 +35,16 @@ class Compiler:
     """Headers that its output needs, from outside of the tree."""
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a compiler made of one source."""
+
+    cuda: bytes
+    """Without a stamp."""
+    said: tuple[str, ...]
+    """Its warnings, a text each; of another's compiler all that it printed."""
+
+
 def find_compiler(program: Path | None = None, include: Path | None = None) -> Compiler:
     """Our compiler, or the one that ``--choreo`` names.
 
@@ -105,8 +115,8 @@ def _beside(program: Path) -> Path | None:
 def compile_source(
     compiler: Compiler, root: Path, source: str, text: bytes, flags: Sequence[str],
     output: Sequence[str],
-) -> bytes:  # fmt: skip
-    """The CUDA that ``compiler`` makes of one source, without a stamp.
+) -> Made:  # fmt: skip
+    """The CUDA that ``compiler`` makes of one source.
 
     Args:
         compiler: What makes it.
@@ -146,10 +156,10 @@ def compile_source(
             expected=f"CUDA source in the file that {' '.join((*output, '-o'))} names",
             found="no file" if not data else "an empty file",
         )
-    return data
+    return Made(data, (printed.rstrip(),) if printed.strip() else ())
 
 
-def _ours(root: Path, source: str, text: bytes, flags: Sequence[str]) -> bytes:
+def _ours(root: Path, source: str, text: bytes, flags: Sequence[str]) -> Made:
     from artifact.choreo import compile_text
 
     try:
@@ -159,7 +169,8 @@ def _ours(root: Path, source: str, text: bytes, flags: Sequence[str]) -> bytes:
             "a kernel's source is not UTF-8", where=f"{source}: byte {error.start}"
         ) from error
     with _inside(root):
-        return compile_text(decoded, source, _defines(flags)).cuda.encode("utf-8")
+        made = compile_text(decoded, source, _defines(flags))
+    return Made(made.cuda.encode("utf-8"), made.warnings)
 
 
 def _defines(flags: Sequence[str]) -> dict[str, str]:

@@ -33,6 +33,8 @@ class Generated:
     """The whole file, with its stamp."""
     present: bytes | None
     """What stands in the tree now; None where nothing does."""
+    said: tuple[str, ...] = ()
+    """What the compiler said beside it, for the person who asked for it."""
 
     @property
     def same(self) -> bool:
@@ -79,7 +81,7 @@ def generate(root: Path, manifest: Manifest, kernel: Kernel, compiler: Compiler)
     made = compile_source(
         compiler, root, kernel.source, text, flags, manifest.build.compiler_output
     )
-    data = stamp(kernel.source, digest, compiler.name, flags) + made
+    data = stamp(kernel.source, digest, compiler.name, flags) + made.cuda
     try:
         read_stamp(data[:STAMP_BYTES])
     except ValueError as error:
@@ -90,7 +92,7 @@ def generate(root: Path, manifest: Manifest, kernel: Kernel, compiler: Compiler)
         ) from error
     path = root / kernel.generated
     present = path.read_bytes() if path.is_file() else None
-    return Generated(kernel, digest, data, present)
+    return Generated(kernel, digest, data, present, made.said)
 
 
 def stamp(source: str, source_blake3: str, compiler: str, flags: Sequence[str]) -> bytes:

@@ -52,6 +52,8 @@ def command(
         begin = time.perf_counter()
         made.append(regenerate.generate(place, manifest, kernel, compiler))
         seconds.append(time.perf_counter() - begin)
+        for text in made[-1].said:
+            out.note(text)
     if check:
         for generated in made:
             regenerate.require_same(generated)
@@ -84,6 +86,7 @@ def command(
                     "generated_digest": f"blake3:{generated.blake3}",
                     "written": not generated.same and not check,
                     "seconds": round(took, 3),
+                    "said": list(generated.said),
                 }
                 for generated, took in zip(made, seconds, strict=True)
             ],
