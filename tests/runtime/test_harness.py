@@ -6,7 +6,6 @@ import importlib.util
 import io
 import json
 import math
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from artifact.build.toolchain import find_nvcc
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -157,15 +158,14 @@ def test_a_worker_without_its_libraries_says_what_is_missing(name: str) -> None:
     assert last["op"] == "quit"
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not here")
 def test_the_headers_compile_without_spills(tmp_path: Path) -> None:
     source = tmp_path / "all.cu"
     source.write_text('#include "philox.cuh"\n#include "oracle.cuh"\n')
     done = subprocess.run(
         [
-            "nvcc", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas", "-v",
-            "-Werror", "all-warnings", "-I", str(ROOT / "runtime"), "-cubin", str(source),
-            "-o", str(tmp_path / "all.cubin"),
+            str(find_nvcc().path), "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a",
+            "-Xptxas", "-v", "-Werror", "all-warnings", "-I", str(ROOT / "runtime"),
+            "-cubin", str(source), "-o", str(tmp_path / "all.cubin"),
         ],
         capture_output=True,
         text=True,
