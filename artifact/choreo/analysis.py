@@ -21,6 +21,7 @@ from artifact.choreo.fragments import plan_fragments
 from artifact.choreo.function_names import check_function_names
 from artifact.choreo.futures import plan_futures
 from artifact.choreo.hazards import check_hazards
+from artifact.choreo.jumps import check_jumps
 from artifact.choreo.levels import plan_levels
 from artifact.choreo.liveness import check_liveness
 from artifact.choreo.mma import plan_mmas
@@ -62,6 +63,7 @@ def _run(tables: Tables, diagnostics: Diagnostics) -> None:
     if diagnostics.failed:
         return
     places = Places(tables.function)
+    check_jumps(tables, diagnostics, places)
     values = ThreadValues(tables, places)
     plan_threads(tables, diagnostics, values)
     check_conversions(tables, diagnostics, conversions, values)

@@ -57,3 +57,9 @@ def test_a_jump_of_another_role_does_not(threads: Callable[[str], Any]) -> None:
 def test_a_count_that_some_threads_stop_at_differs(threads: Callable[[str], Any]) -> None:
     body = "while (k < 5) { if (k > t) { break; } k++; } wait full.at(k); trigger empty.at(k);"
     assert "order-differs" in threads(ROLES.replace("BODY", body)).codes
+
+
+@pytest.mark.parametrize("word", ["break", "continue"])
+def test_a_jump_stands_in_a_loop(threads: Callable[[str], Any], word: str) -> None:
+    assert threads(f"if (n > 2) {{ {word}; }}").codes == ["jump-place"]
+    assert threads(f"foreach {{i}} in [n] {{ if (n > 2) {{ {word}; }} }}").codes == []
