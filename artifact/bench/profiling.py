@@ -10,7 +10,6 @@ is a benchmark's.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -23,13 +22,14 @@ from pydantic import ValidationError
 
 from artifact.bench import interpreters, witness
 from artifact.bench.buildphase import BuildOptions, verify_tree
-from artifact.bench.childenv import child_environment, command_line, make_scratch
+from artifact.bench.childenv import command_line, make_scratch
 from artifact.bench.exclusive import exclusive
 from artifact.bench.failures import reported
 from artifact.bench.interpreters import RUNNER
 from artifact.bench.messages import PROTOCOL, Failed, answer_adapter
 from artifact.bench.plan import Options, Plan, make_plan
 from artifact.bench.scrub import Scrubber
+from artifact.bench.starting import worker_environment
 from artifact.build import profile as nsight
 from artifact.build.accept import require_executable
 from artifact.build.profile import Launch
@@ -215,13 +215,7 @@ def _capture(
     """The report of one launch, below ``folder``."""
     scratch = folder / "scratch"
     make_scratch(scratch)
-    environment = child_environment(
-        backend,
-        caller=os.environ,
-        scratch=scratch,
-        chosen=plan.worker_env.get(backend.name, {}),
-        device_uuid=None if plan.gpu is None else plan.gpu.uuid,
-    )
+    environment = worker_environment(plan, backend, scratch)
     answers, log, report = folder / "answers", folder / "ncu.log", folder / "launch.ncu-rep"
     requests = json.dumps(
         [
@@ -292,13 +286,7 @@ def _capture_native(
         )
     scratch = folder / "scratch"
     make_scratch(scratch)
-    environment = child_environment(
-        backend,
-        caller=os.environ,
-        scratch=scratch,
-        chosen=plan.worker_env.get(backend.name, {}),
-        device_uuid=None if plan.gpu is None else plan.gpu.uuid,
-    )
+    environment = worker_environment(plan, backend, scratch)
     direct = {
         name: str(formula.evaluate(text, shape.dims)) for name, text in backend.direct.items()
     }

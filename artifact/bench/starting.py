@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from artifact.bench.childenv import child_environment, command_line
+from artifact.bench.childenv import ChildEnvironment, child_environment, command_line
 from artifact.bench.contents import Contents
 from artifact.bench.interpreters import RUNNER, Chosen
 from artifact.bench.plan import Plan
@@ -19,6 +19,17 @@ from artifact.bench.times import Times
 from artifact.bench.worker import Worker
 from artifact.model.backend import Backend
 from artifact.model.results import BackendRun
+
+
+def worker_environment(plan: Plan, backend: Backend, scratch: Path) -> ChildEnvironment:
+    """The environment of a worker of ``plan``, started from this process."""
+    return child_environment(
+        backend,
+        caller=os.environ,
+        scratch=scratch,
+        chosen=plan.worker_env.get(backend.name, {}),
+        device_uuid=None if plan.gpu is None else plan.gpu.uuid,
+    )
 
 
 class Starter:
@@ -63,13 +74,7 @@ class Starter:
             StaleBuild: where a native backend's executable is not the one that was built.
         """
         plan = self._plan
-        environment = child_environment(
-            backend,
-            caller=os.environ,
-            scratch=scratch,
-            chosen=plan.worker_env.get(backend.name, {}),
-            device_uuid=None if plan.gpu is None else plan.gpu.uuid,
-        )
+        environment = worker_environment(plan, backend, scratch)
         recorded = self._scrub.mapping(environment.recorded)
         program, name = self._program(backend)
         log = RawLog(self._folder / LOGS / f"{backend.name}.log", self._scrub)
