@@ -276,7 +276,8 @@ def _capture_native(
     """The report of the first launch of an executable that is started by hand.
 
     Variables of the manifest select the shape (``backends.direct``), as a person would type
-    them before ``ncu``.
+    them before ``ncu``, and ``--parameter NAME=VALUE`` gives the launch arguments of the target:
+    the launch is then that of a run, not that of the executable's defaults.
     """
     if not backend.direct:
         raise UsageError(
@@ -290,9 +291,12 @@ def _capture_native(
     direct = {
         name: str(formula.evaluate(text, shape.dims)) for name, text in backend.direct.items()
     }
+    typed = [str(program)]
+    for name, value in plan.parameters.items():
+        typed += ["--parameter", f"{name}={value}"]
     log, report = folder / "ncu.log", folder / "launch.ncu-rep"
     command = nsight.command_line(
-        ncu, [str(program)], output=report, log=log, sections=sections, window=False
+        ncu, typed, output=report, log=log, sections=sections, window=False
     )
     nsight.capture(
         command,

@@ -273,7 +273,8 @@ def test_an_executable_is_profiled_as_typed_by_hand(native: Path, ncu: Tool) -> 
     assert done.launch.names == ("kernel_of_one", "kernel_of_one()")
     assert "symbol: kernel_of_one" in done.checked
     options, _, program = json.loads((ncu.path.parent / "CALLS").read_text().splitlines()[0])
-    assert program == ["build/one"]
+    # The target's launch arguments: with its defaults the launch would be another than a run's.
+    assert program == ["build/one", "--parameter", "ctas=8"]
     assert options["--launch-count"] == "1" and "--profile-from-start" not in options
     assert (ncu.path.parent / "PRINTED").read_text() == "one: 10 rows, factor 2\n"
 
