@@ -61,7 +61,7 @@ def compile_unit(context: Context, unit: Unit) -> tuple[KernelBuild, bool]:
     root, tools = context.root, context.tools
     found = _closure(context, unit)
     _require_pins(unit, found, context.pins)
-    stamp = _stamp(unit, found.tree[unit.kernel.generated])
+    stamp = _stamp(unit, found.tree[unit.kernel.generated], context.pins)
     differences = tools.differences(context.manifest, cutlass=found.has(CUTLASS))
     require_pinned(differences, context.unlocked)
     assert tools.nvcc.version is not None
@@ -73,6 +73,7 @@ def compile_unit(context: Context, unit: Unit) -> tuple[KernelBuild, bool]:
         # Tools that differ show in part only when they have run (the front end): a build that
         # was accepted with others is never one of these.
         and known.build.differences == differences
+        and unit.log(root).is_file()
         and not any(record.made_differences(root, unit, known.build))
     ):
         return known.build, False
@@ -121,16 +122,37 @@ def _require_pins(unit: Unit, found: Closure, pins: Mapping[str, str]) -> None:
         )
 
 
-def _stamp(unit: Unit, data: bytes) -> Stamp:
+def _stamp(unit: Unit, data: bytes, pins: Mapping[str, str]) -> Stamp:
+    """What the generated file was made of: the source and the flags of now, no others."""
+    kernel = unit.kernel
+    again = f"artifact run --build-only --regenerate --backends {unit.backend}"
     try:
-        return read_stamp(data[:STAMP_BYTES])
+        stamp = read_stamp(data[:STAMP_BYTES])
     except ValueError as error:
         raise BuildFailed(
             "the generated file does not say what it was made of",
-            where=unit.kernel.generated,
+            where=kernel.generated,
             found=str(error),
-            next=f"artifact regenerate {unit.backend}",
+            next=again,
         ) from error
+    if (stamp.source, stamp.source_blake3) != (kernel.source, pins.get(kernel.source)):
+        raise BuildFailed(
+            "the generated file was made of another source than the one that is here",
+            where=kernel.generated,
+            expected=f"{kernel.source} blake3:{pins.get(kernel.source)}",
+            found=f"{stamp.source} blake3:{stamp.source_blake3}",
+            cause="somebody edits it, or the compiler does",
+            next=again,
+        )
+    if stamp.flags != unit.compiler_flags:
+        raise BuildFailed(
+            "the generated file was made with other flags than the manifest's",
+            where=kernel.generated,
+            expected=shlex.join(unit.compiler_flags) or "no flags",
+            found=shlex.join(stamp.flags) or "no flags",
+            next=again,
+        )
+    return stamp
 
 
 def _compile(

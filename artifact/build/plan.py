@@ -18,6 +18,8 @@ class Unit:
 
     backend: str
     kernel: Kernel
+    compiler_flags: tuple[str, ...]
+    """What the generated file is to be made with."""
     nvcc_flags: tuple[str, ...]
     symbol: str | None
     """A regular expression: the entries of the unit that are measured."""
@@ -48,7 +50,8 @@ def make_units(manifest: Manifest, backends: Sequence[Backend]) -> tuple[Unit, .
         kernel = manifest.kernel(backend.kernel)
         assert kernel is not None, "a manifest names only kernels that it has"
         symbol = backend.witness.symbol
-        units.append(Unit(backend.name, kernel, manifest.nvcc_flags(kernel), symbol))
+        flags = manifest.compiler_flags(kernel), manifest.nvcc_flags(kernel)
+        units.append(Unit(backend.name, kernel, *flags, symbol))
     return tuple(units)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -70,6 +71,8 @@ def made_differences(root: Path, unit: Unit, build: KernelBuild) -> Iterator[str
             yield f"{name} is missing"
         elif found != wanted:
             yield f"{name} was changed after it was built"
+    if not os.access(unit.file(root), os.X_OK):
+        yield f"{unit.file(root).relative_to(root).as_posix()} cannot be executed"
 
 
 def input_differences(
@@ -100,5 +103,9 @@ def input_differences(
         found = digests.get(path)
         if found != wanted:
             yield f"{path} {'is missing' if found is None else 'was changed since'}"
+    if build.compiler_flags != unit.compiler_flags:
+        yield "the manifest's flags of the kernel compiler are others"
     if build.nvcc_flags != unit.nvcc_flags:
         yield "the manifest's flags of nvcc are others"
+    if set(build.sass or ()) != set(kernel.expect.sass):
+        yield "the manifest expects other instructions in the machine code"

@@ -146,6 +146,59 @@ def test_a_build_that_fails(
     assert not (native_artifact / "build/two").exists()
 
 
+def test_a_source_that_changes_while_it_is_compiled_is_not_built(
+    native_artifact: Path, native_tools: Path
+) -> None:
+    """Results would name a source that the executable was not made of."""
+    script = native_tools / "choreo.py"
+    script.write_text(script.read_text() + "\nopen(source, 'a').write('// formatted\\n')\n")
+    source = native_artifact / "kernels/one.co"
+    source.write_text(source.read_text().replace("factor 2", "factor 3"))
+    with pytest.raises(BuildFailed, match="made of another source"):
+        build(native_artifact, "one", regenerate=True, choreo=native_tools / "choreo")
+    assert not (native_artifact / "build/one").exists()
+
+
+def test_the_flags_of_the_manifest_are_those_of_the_generated_file(native_artifact: Path) -> None:
+    build(native_artifact, "one")
+    manifest = native_artifact / "manifests/artifact.toml"
+    manifest.write_text(manifest.read_text().replace("-DWIDTH=4", "-DWIDTH=5"))
+    write_lock(native_artifact)
+    with pytest.raises(BuildFailed, match="other flags than the manifest's") as failed:
+        build(native_artifact, "one")
+    assert (failed.value.expected, failed.value.found) == (
+        "-t stand-in -DWIDTH=5", "-t stand-in -DWIDTH=4",
+    )  # fmt: skip
+    with pytest.raises(StaleBuild) as stale:
+        build(native_artifact, "one", skip=True)
+    assert stale.value.found == "the manifest's flags of the kernel compiler are others"
+
+
+def test_what_a_build_needs_beside_its_bytes(native_artifact: Path) -> None:
+    """It can be started, and the report that every message points to is there."""
+    build(native_artifact, "one")
+    (native_artifact / "build/one-nvcc.log").unlink()
+    assert hows(build(native_artifact, "one")) == ["built"]
+    assert (native_artifact / "build/one-nvcc.log").is_file()
+    (native_artifact / "build/one").chmod(0o644)
+    with pytest.raises(StaleBuild) as stale:
+        build(native_artifact, "one", skip=True)
+    assert stale.value.found == "build/one cannot be executed"
+    assert hows(build(native_artifact, "one")) == ["built"]
+
+
+def test_skip_build_after_other_instructions_are_expected(native_artifact: Path) -> None:
+    """Nobody has looked for them in the machine code that is there."""
+    build(native_artifact, "one")
+    manifest = native_artifact / "manifests/artifact.toml"
+    text = manifest.read_text().replace('sass = ["HGMMA"]', 'sass = ["HGMMA", "UTMALDG"]')
+    manifest.write_text(text)
+    write_lock(native_artifact)
+    with pytest.raises(StaleBuild) as stale:
+        build(native_artifact, "one", skip=True)
+    assert stale.value.found == "the manifest expects other instructions in the machine code"
+
+
 def test_a_build_that_was_accepted_with_other_tools_is_made_again(
     native_artifact: Path, native_tools: Path
 ) -> None:
