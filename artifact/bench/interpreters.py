@@ -22,9 +22,23 @@ RUNNER = "runner"
 
 _ASK = (
     "import json, platform, sys; print(json.dumps([platform.python_version(), "
-    "platform.python_implementation(), sys.prefix]))"
+    "platform.python_implementation(), sys.prefix, sys.base_prefix, sys.path]))"
 )
 _ASK_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an interpreter says of itself."""
+
+    version: str
+    implementation: str
+    prefix: str
+    """Its installation: for a virtual environment, the folder of that."""
+    base: str
+    """The installation that a virtual environment was made from; else ``prefix`` again."""
+    path: tuple[str, ...]
+    """Where it imports from, also what a ``.pth`` file added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +118,16 @@ def inspect_all(plan: Plan, chosen: Iterable[Chosen], scrub: Scrubber) -> tuple[
     asked = []
     for one in every:
         if one.environment == RUNNER:
-            add_places(scrub, one, sys.prefix)
+            add_places(scrub, one, own())
         else:
             environment = next(e for e in plan.manifest.environments if e.name == one.environment)
-            version, implementation, prefix = ask(one.path, environment)
-            add_places(scrub, one, prefix)
-            asked.append((one, environment, version, implementation))
-    found = _differences(plan, [(environment, one.path) for one, environment, *_ in asked])
+            answer = ask(one.path, environment)
+            add_places(scrub, one, answer)
+            asked.append((one, environment, answer))
+    found = _compared(plan, [(environment, one.path) for one, environment, _ in asked])
     locked = {
-        one.environment: _judged(plan, one, environment, version, implementation, lines, scrub)
-        for (one, environment, version, implementation), lines in zip(asked, found, strict=True)
+        one.environment: _judged(plan, one, environment, answer, compared, scrub)
+        for (one, environment, answer), compared in zip(asked, found, strict=True)
     }
     runner = Interpreter(
         environment=RUNNER,
@@ -124,16 +138,24 @@ def inspect_all(plan: Plan, chosen: Iterable[Chosen], scrub: Scrubber) -> tuple[
     return tuple(locked.get(one.environment, runner) for one in every)
 
 
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """How an interpreter differs from its lock."""
+
+    lines: tuple[str, ...]
+    digests: bool
+    """Whether the bytes of its files were looked at."""
+
+
 def _judged(
     plan: Plan,
     chosen: Chosen,
     environment: Environment,
-    version: str,
-    implementation: str,
-    lines: Iterable[str],
+    answer: Answer,
+    compared: _Compared,
     scrub: Scrubber,
 ) -> Interpreter:
-    differences = tuple(scrub.text(line) for line in lines)
+    differences = tuple(scrub.text(line) for line in compared.lines)
     if differences and not plan.options.unlocked_env:
         raise EnvironmentUnmet(
             f"the interpreter is not what the lock of {environment.name!r} says",
@@ -146,29 +168,72 @@ def _judged(
         )
     return Interpreter(
         environment=environment.name,
-        python=version,
-        implementation=implementation,
+        python=answer.version,
+        implementation=answer.implementation,
         locked=not differences,
+        digests=compared.digests,
         differences=differences,
     )
 
 
+def _compared(plan: Plan, named: Sequence[tuple[Environment, Path]]) -> tuple[_Compared, ...]:
+    """How each interpreter differs from its lock.
+
+    Reading every file of an environment takes seconds, from a cold disk many. Where the
+    command accepts differences and names or versions differ already, the environment is
+    unlocked whatever its files hold, so they are not read, and the record says so. Nothing
+    is called locked of which a byte was not compared.
+    """
+    if not plan.options.unlocked_env:
+        return tuple(_Compared(lines, True) for lines in _differences(plan, named, True))
+    names_only = _differences(plan, named, False)
+    equal = [one for one, lines in zip(named, names_only, strict=True) if not lines]
+    whole = iter(_differences(plan, equal, True))
+    return tuple(
+        _Compared(lines, False) if lines else _Compared(next(whole), True) for lines in names_only
+    )
+
+
 def _differences(
-    plan: Plan, named: Sequence[tuple[Environment, Path]]
+    plan: Plan, named: Sequence[tuple[Environment, Path]], digests: bool
 ) -> Sequence[tuple[str, ...]]:
     from artifact.envs.check import check_environments
 
-    return check_environments(named, plan.root) if named else ()
+    return check_environments(named, plan.root, digests=digests) if named else ()
 
 
-def add_places(scrub: Scrubber, chosen: Chosen, prefix: str) -> None:
-    """Let ``scrub`` write the interpreter and its installation as tokens."""
+def add_places(scrub: Scrubber, chosen: Chosen, answer: Answer) -> None:
+    """Let ``scrub`` write the interpreter and all that it imports from as tokens.
+
+    A ``.pth`` file can add folders anywhere to the import path: each that lies in no place
+    that is known already becomes ``$PYTHON_SITE``, ``$PYTHON_SITE_2`` and so on. What lies
+    in the base installation keeps its name where that is one of those that every machine
+    has, such as ``/usr``.
+    """
     scrub.add(chosen.token, chosen.path)
-    scrub.add(f"{chosen.token}_PREFIX", prefix)
+    scrub.add(f"{chosen.token}_PREFIX", answer.prefix)
+    scrub.add(f"{chosen.token}_BASE", answer.base)
+    base, count = Path(answer.base), 0
+    for entry in answer.path:
+        known = scrub.text(entry).startswith("$") or Path(entry).is_relative_to(base)
+        if Path(entry).is_absolute() and not known:
+            count += 1
+            scrub.add(f"{chosen.token}_SITE{f'_{count}' if count > 1 else ''}", entry)
 
 
-def ask(python: Path, environment: Environment) -> tuple[str, str, str]:
-    """Version, implementation and prefix of an interpreter, asked of itself.
+def own() -> Answer:
+    """What the tool's own interpreter says of itself."""
+    return Answer(
+        platform.python_version(),
+        platform.python_implementation(),
+        sys.prefix,
+        sys.base_prefix,
+        tuple(sys.path),
+    )
+
+
+def ask(python: Path, environment: Environment) -> Answer:
+    """What an interpreter says of itself, asked as workers are started: isolated.
 
     Raises:
         EnvironmentUnmet: where it does not answer.
@@ -182,8 +247,11 @@ def ask(python: Path, environment: Environment) -> tuple[str, str, str]:
             cwd="/",
             stdin=subprocess.DEVNULL,
         )
-        version, implementation, prefix = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        version, implementation, prefix, base, path = json.loads(done.stdout)
+        return Answer(
+            str(version), str(implementation), str(prefix), str(base), tuple(map(str, path))
+        )
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
         found = str(error)
         if isinstance(error, OSError):
             found = error.strerror or found
@@ -196,4 +264,3 @@ def ask(python: Path, environment: Environment) -> tuple[str, str, str]:
             found=found,
             next=f"name another one: {spelled(environment)}",
         ) from error
-    return str(version), str(implementation), str(prefix)

@@ -135,6 +135,10 @@ class Interpreter(Model):
     locked: bool | None
     """Whether it is what its lock says; null for the tool's own, which no lock of the
     artifact speaks of."""
+    digests: bool | None = None
+    """Whether the bytes of its installed files were compared too. With ``--unlocked-env``
+    they are only where names and versions agree. Null for the tool's own, and in runs from
+    before this was recorded."""
     differences: tuple[str, ...] = ()
     """How it differs from its lock, an item each."""
 

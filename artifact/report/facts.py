@@ -150,7 +150,8 @@ def _environment(results: RunResults) -> Iterator[tuple[str, Cell | str]]:
             yield label, f"{text}, as locked"
         else:
             differs = "; ".join(map(visible, interpreter.differences)) or "differences not listed"
-            yield label, Cell(f"{text}, NOT as locked: {differs}", "warn")
+            unread = "; its files were not compared" if interpreter.digests is False else ""
+            yield label, Cell(f"{text}, NOT as locked: {differs}{unread}", "warn")
 
 
 def backends(results: RunResults) -> Table | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ def plan(root: Path, python: Path, **options: Any) -> Plan:
 
 
 def differ(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
-    monkeypatch.setattr(interpreters, "_differences", lambda plan, named: [lines] * len(named))
+    monkeypatch.setattr(
+        interpreters, "_differences", lambda plan, named, digests: [lines] * len(named)
+    )
 
 
 def test_the_runners_own_is_the_one_that_runs_this(fake_tree: Path) -> None:
@@ -85,6 +88,42 @@ def test_one_that_differs_is_accepted_where_the_command_says_so(
     assert found.differences == ("torch: expected 2.11.0, found 2.9.0",)
 
 
+@pytest.mark.parametrize(
+    ("unlocked", "by_name", "by_digest", "passes", "digests", "locked"),
+    [
+        (False, (), (), [True], True, True),
+        # It is unlocked already: its files are not read, and that is said.
+        (True, ("torch: other",), (), [False], False, False),
+        # Names and versions agree: only its files can tell whether it is as locked.
+        (True, (), (), [False, True], True, True),
+        (True, (), ("torch: a file",), [False, True], True, False),
+    ],
+)
+def test_files_are_read_unless_the_environment_is_known_to_differ(
+    fake_tree: Path,
+    link: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unlocked: bool,
+    by_name: tuple[str, ...],
+    by_digest: tuple[str, ...],
+    passes: list[bool],
+    digests: bool,
+    locked: bool,
+) -> None:
+    asked: list[bool] = []
+
+    def differences(plan: Plan, named: list[Any], digests: bool) -> list[tuple[str, ...]]:
+        if named:
+            asked.append(digests)
+        return [by_digest if digests else by_name for _ in named]
+
+    monkeypatch.setattr(interpreters, "_differences", differences)
+    made = plan(fake_tree, link, unlocked_env=unlocked)
+    found = inspect(made, choose(made)["other"], Scrubber())
+    assert (asked, found.digests, found.locked) == (passes, digests, locked)
+    assert found.differences == by_name + by_digest
+
+
 def test_the_check_is_that_of_the_environment_commands(fake_tree: Path) -> None:
     """A lock of nothing: everything that this interpreter holds differs from it."""
     made = plan(fake_tree, Path(sys.executable))
@@ -100,7 +139,9 @@ def test_all_of_them_are_asked_at_once(
     made = plan(fake_tree, link)
     calls: list[list[Path]] = []
 
-    def differences(plan: Plan, named: list[tuple[Environment, Path]]) -> list[tuple[str, ...]]:
+    def differences(
+        plan: Plan, named: list[tuple[Environment, Path]], digests: bool
+    ) -> list[tuple[str, ...]]:
         calls.append([python for _, python in named])
         return [() for _ in named]
 
@@ -139,6 +180,7 @@ def script(path: Path, text: str) -> Path:
         ("#!/bin/sh\necho '  not today' >&2; exit 4\n", "not today"),
         ("#!/bin/sh\necho hello\n", "Expecting value"),
         ("#!/no/such/shell\n", "No such file or directory"),
+        ("#!/bin/sh\necho 3\n", "int"),
     ],
 )
 def test_what_is_no_interpreter(fake_tree: Path, tmp_path: Path, text: str, found: str) -> None:
@@ -161,10 +203,47 @@ def test_it_is_asked_without_the_callers_python_variables(
 ) -> None:
     (tmp_path / "platform.py").write_text("raise SystemExit('shadowed')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    version, implementation, prefix = ask(link, other(fake_tree))
-    assert version == platform.python_version()
-    assert implementation == platform.python_implementation()
-    assert Path(prefix).is_absolute()
+    answer = ask(link, other(fake_tree))
+    assert answer.version == platform.python_version()
+    assert answer.implementation == platform.python_implementation()
+    assert Path(answer.prefix).is_absolute() and Path(answer.base).is_absolute()
+    assert str(tmp_path) not in answer.path
+
+
+def test_a_folder_that_a_pth_file_adds_is_written_as_a_token(
+    fake_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real virtual environment, whose site directory leads to two other places."""
+    differ(monkeypatch)
+    made_of = venv.EnvBuilder(symlinks=True, with_pip=False)
+    made_of.create(tmp_path / "env")
+    (site,) = (tmp_path / "env/lib").glob("python3*/site-packages")
+    images = [tmp_path / "image" / name for name in ("a", "b")]
+    for image in images:
+        image.mkdir(parents=True)
+    (site / "image.pth").write_text("".join(f"{image}\n" for image in images))
+    python = tmp_path / "env/bin/python"
+    made = plan(fake_tree, python)
+    scrub = Scrubber()
+    inspect(made, choose(made)["other"], scrub)
+    assert scrub.text(f'File "{images[0]}/torch/x.py"') == 'File "$WS_PYTHON_SITE/torch/x.py"'
+    assert scrub.text(f"{images[1]}/y") == "$WS_PYTHON_SITE_2/y"
+    assert scrub.text(f"{site}/z") == f"$WS_PYTHON_PREFIX/lib/{site.parent.name}/site-packages/z"
+
+
+def test_places_of_the_import_path(tmp_path: Path) -> None:
+    scrub = Scrubber([("$ROOT", tmp_path)])
+    chosen = interpreters.Chosen("main", Path("/opt/env/bin/python"), "$PYTHON")
+    path = ("/usr/lib/python3.12", "/opt/env/lib/x", str(tmp_path / "own"), "zip", "", "/srv/s")
+    answer = interpreters.Answer("3.12.1", "CPython", "/opt/env", "/usr", path)
+    interpreters.add_places(scrub, chosen, answer)
+    written = [scrub.text(entry) for entry in path]
+    assert written == [
+        "/usr/lib/python3.12", "$PYTHON_PREFIX/lib/x", "$ROOT/own", "zip", "", "$PYTHON_SITE",
+    ]  # fmt: skip
+    based = interpreters.Answer("3.12.1", "CPython", "/opt/env", "/opt/pythons/3.12", ())
+    interpreters.add_places(scrub, chosen, based)
+    assert scrub.text("/opt/pythons/3.12/lib/x.py") == "$PYTHON_BASE/lib/x.py"
 
 
 def with_option(root: Path, option: str, **options: Any) -> Plan:

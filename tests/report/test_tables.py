@@ -159,9 +159,15 @@ def test_thresholds_are_printed_where_they_are_known(complete, changed):
 def test_environment_names_what_differs_from_the_lock(complete):
     rows = dict(texts(facts.environment(complete)))
     assert "NOT as locked: numpy: locked 2.4.0, found 2.4.1" in rows["Interpreter: runner"]
+    assert "not compared" not in rows["Interpreter: runner"]
     assert rows["Machine"] == "Example CPU @ 2.60GHz, 2 cores, 8.0 GiB memory"
     assert rows["Command"] == "run --workload cpu-demo --unlocked-env"
     assert rows["Device: smt"] == "yes"
+
+
+def test_environment_says_that_files_were_not_compared(complete, changed):
+    rows = dict(texts(facts.environment(changed(complete, interpreters__0__digests=False))))
+    assert rows["Interpreter: runner"].endswith("; its files were not compared")
 
 
 def test_a_published_run_says_that_it_was_not_measured_here(published):
