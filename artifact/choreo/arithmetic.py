@@ -50,6 +50,11 @@ def fits(value: Value, type_: str) -> bool:
     return value == int(value) and low <= value < high if math.isfinite(value) else False
 
 
+def in_range(value: float, type_: str) -> bool:
+    """Whether an integer type holds a value without its fraction."""
+    return math.isfinite(value) and fits(math.trunc(value), type_)
+
+
 def common(left: str, right: str) -> str:
     """The type in which two operands meet: C's rules, bf16 and f16 computed in f32."""
     if left in FLOATS or right in FLOATS:
@@ -159,6 +164,8 @@ def fold_call(name: str, values: Sequence[Value | None]) -> Value | None:
     numbers = [value for value in values if value is not None]
     match name:
         case "cdiv":
+            if not all(isinstance(number, int) for number in numbers):
+                return None
             left, right = int(numbers[0]), int(numbers[1])
             return (left + right - 1) // right if right > 0 else None
         case "__max":

@@ -8,6 +8,7 @@ from artifact.choreo import syntax
 from artifact.choreo.emit_context import Context
 from artifact.choreo.emit_events import declare_events, event_bytes, initialise
 from artifact.choreo.emit_expressions import CXX_TYPES
+from artifact.choreo.emit_scalars import assigned
 from artifact.choreo.emit_statements import emit_body, emit_statement
 from artifact.choreo.emit_threads import declare_levels
 from artifact.choreo.emit_transfers import declare_maps
@@ -94,7 +95,11 @@ def _host_constants(ctx: Context) -> list[tuple[Symbol, str]]:
             if ctx.expressions.constant(node.value) is not None:
                 name = ctx.names.of(symbol)
                 kind = ctx.cxx_type(symbol)
-                found.append((symbol, f"constexpr {kind} {name} = {ctx.text(node.value)};"))
+                # The constructors of 16-bit types are not constexpr.
+                word = "const" if symbol.type in ("bf16", "f16") else "constexpr"
+                found.append(
+                    (symbol, f"{word} {kind} {name} = {assigned(ctx, symbol.type, node)};")
+                )
     ctx.names.used.clear()
     return found
 

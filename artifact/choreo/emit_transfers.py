@@ -35,7 +35,8 @@ def declare_maps(ctx: Context) -> None:
         if isinstance(node, syntax.Transfer):
             plan = ctx.tables.transfers[node]
             if plan.map is not None and plan.map not in ctx.maps:
-                wish = node.result or f"{plan.source.root.name}_store"
+                way = "store" if plan.kind == "tma-store" else "load"
+                wish = node.result or f"{plan.source.root.name}_{way}"
                 ctx.maps[plan.map] = ctx.names.fresh(f"{wish}_map")
 
 

@@ -24,6 +24,7 @@ from artifact.choreo.arithmetic import (
     fold,
     fold_call,
     fold_unary,
+    in_range,
     literal_type,
 )
 from artifact.choreo.diagnostics import Diagnostics
@@ -86,8 +87,21 @@ class Expressions:
 
     def convert(self, expr: syntax.Expr, to: str) -> None:
         """Type an expression whose value goes where a ``to`` is."""
-        source = self.type_of(expr)
+        self.converted(expr, self.type_of(expr), to)
+
+    def converted(self, expr: syntax.Expr, source: str, to: str) -> None:
+        """A typed expression goes where a ``to`` is."""
         if source == to or to == "bool":
+            return
+        value = self.tables.constants.get(expr)
+        if to in INTEGERS and isinstance(value, float) and not in_range(value, to):
+            self.diagnostics.error(
+                "constant-overflow",
+                expr,
+                f"this constant does not fit {to}",
+                rule="a constant lies in the range of the type that it is converted to",
+                repair="use a floating-point type, or a number of the range",
+            )
             return
         if self.flexible(expr) and (to in FLOATS or source in INTEGERS):
             self._adapt(expr, to)
@@ -226,6 +240,8 @@ class Expressions:
 
     def _same_after(self, value: Value, type_: str | None) -> bool:
         """Whether a constant is what it was after its conversion to a declared type."""
+        if type_ == "bool":
+            return value in (0, 1)
         return type_ not in INTEGERS or fits(value, type_)
 
     def _increment(self, expr: syntax.Increment, whole: bool) -> str:
@@ -245,7 +261,7 @@ class Expressions:
         if expr.op == "~" and type_ not in INTEGERS:
             self.not_integer(expr, "'~'", type_)
         value = self.tables.constants.get(expr.operand)
-        if value is not None:
+        if value is not None and (expr.op != "~" or type_ in INTEGERS):
             self.tables.constants[expr] = fold_unary(expr.op, value, type_)
         if expr.op == "!":
             return "bool"
@@ -260,8 +276,15 @@ class Expressions:
         type_ = self._meet(expr.left, expr.right, shift=expr.op in ("<<", ">>"))
         if expr.op in _INTEGER_ONLY and type_ not in INTEGERS:
             self.not_integer(expr, f"'{expr.op}'", type_)
+        elif expr.op in ("<<", ">>") and not self._whole(expr.right):
+            self.not_integer(expr, f"'{expr.op}'", self.tables.types[expr.right])
+            return type_
         self._fold(expr, type_)
         return "bool" if expr.op in _COMPARISONS else type_
+
+    def _whole(self, expr: syntax.Expr) -> bool:
+        """Whether a typed expression is an integer, or a bool."""
+        return self.tables.types[expr] in (*INTEGERS, "bool")
 
     def _fold(self, expr: syntax.Binary, type_: str) -> None:
         left, right = (self.tables.constants.get(e) for e in (expr.left, expr.right))

@@ -80,12 +80,16 @@ class _Levels:
             elif not isinstance(
                 stmt,
                 syntax.ScalarDecl | syntax.Assign | syntax.Assert | syntax.Return | syntax.ExprStmt,
-            ) or any(isinstance(node, syntax.Element) for node in own(stmt)):
+            ) or any(
+                isinstance(node, syntax.Element)
+                or (isinstance(node, syntax.ScalarDecl) and node.mutable)
+                for node in own(stmt)
+            ):
                 self.diagnostics.error(
                     "host-statement",
                     stmt,
                     "this stands outside of parallel, where the host computes",
-                    rule="host code in a __co__ function declares scalars and asserts",
+                    rule="host code in a __co__ function declares immutable scalars and asserts",
                     repair="move it into the parallel statement",
                 )
         return found

@@ -142,9 +142,14 @@ class _Scalars(Expressions):
             self.convert(stmt.value, symbol.type)
 
     def _combine(self, stmt: syntax.Assign, to: str) -> None:
-        self.convert(stmt.value, to)
-        if stmt.op in _INTEGER_ONLY and to not in INTEGERS:
-            self.not_integer(stmt, f"'{stmt.op}'", to)
+        if stmt.op not in _INTEGER_ONLY:
+            self.convert(stmt.value, to)
+            return
+        type_ = self.type_of(stmt.value)
+        if to not in INTEGERS or type_ not in (*INTEGERS, "bool"):
+            self.not_integer(stmt, f"'{stmt.op}'", type_ if to in INTEGERS else to)
+        else:
+            self.converted(stmt.value, type_, to)
 
     def _bounds(
         self, node: syntax.Node, bounds: tuple[syntax.Expr, ...], *, s32: bool = False
