@@ -213,11 +213,17 @@ class Expressions:
                 # The overloads of min and max want one type on both sides.
                 cxx = CXX_TYPES[kind]
                 args = [
-                    a if self._tables.types.get(n) == kind else f"{cxx}({a})"
+                    a if self._is_of(n, kind) else f"{cxx}({a})"
                     for n, a in zip(node.args, args, strict=True)
                 ]
             return f"{function}({', '.join(args)})", _POSTFIX
         return f"{_FLOAT_CALLS.get(node.name, node.name)}({', '.join(args)})", _POSTFIX
+
+    def _is_of(self, node: syntax.Expr, kind: str) -> bool:
+        """Whether the C++ of an expression has an integer type; a literal's own is int."""
+        wide = kind not in ("s32", "u32")
+        literal = wide and self.integer(node) is not None
+        return self._tables.types.get(node) == kind and not literal
 
     def converted(self, operand: syntax.Expr, target: str) -> str:
         """``__to<target>(operand)``."""

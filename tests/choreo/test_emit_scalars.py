@@ -70,3 +70,7 @@ def test_a_compound_assignment_of_halves_computes_in_fp32() -> None:
     half = "choreo::from_f32<choreo::bf16>"
     assert f"{element} = {half}(choreo::to_f32({element}) * (h + 1.0f));" in cuda
     assert f"ids[t] += choreo::to_f32({element});" in cuda
+
+
+def test_the_largest_of_a_wide_integer_and_a_literal_has_one_type() -> None:
+    assert "max(wide, choreo::s64(0x10))" in emitted("ids.at(t) = __to<u32>(__max(wide, 0x10));")
