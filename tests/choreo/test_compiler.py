@@ -16,7 +16,8 @@ from artifact.choreo.lexer import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = sorted((ROOT / "tests/assets/choreo").glob("*.co"))
-SOURCES = sorted([*ROOT.glob("kernels/*.co"), *PROGRAMS])
+GOLDEN = ROOT.glob("tests/assets/choreo/golden/*.co")
+SOURCES = sorted([*ROOT.glob("kernels/*.co"), *PROGRAMS, *GOLDEN])
 PIPELINE = ROOT / "tests/assets/choreo/pipeline.co"
 
 
@@ -120,7 +121,8 @@ def test_mutated_kernels_compile_or_are_refused(data: st.DataObject) -> None:
     one, other = sorted(data.draw(st.lists(st.sampled_from(tokens), min_size=2, max_size=2)))
     how = data.draw(st.sampled_from(["delete", "double", "replace", "without", "again"]))
     # the statement around the first, as far as ';' tell
-    begin, end = text.rfind(";", 0, one[0]) + 1, text.index(";", one[0]) + 1
+    begin, end = text.rfind(";", 0, one[0]) + 1, text.find(";", one[0]) + 1
+    end = end or len(text)
     if how == "delete":
         text = text[: one[0]] + text[one[1] :]
     elif how == "double":
@@ -131,6 +133,49 @@ def test_mutated_kernels_compile_or_are_refused(data: st.DataObject) -> None:
         text = text[:begin] + text[end:]
     else:
         text = text[:end] + text[begin:]
+    try:
+        compile_text(text, "t.co")
+    except CompileError as error:
+        assert [d.message for d in error.diagnostics if d.code == "internal"] == []
+
+
+_LEAVES = """
+    n m h a S N b t 0 1 2u 7 5L 0x10 3.5f inf -inf true #t X.span(0) ids.at(t) X.at(b,t) "text"
+"""
+_OPERATORS = "+ - * / % & | ^ << >> && || < > == !="
+_FORMS = "cdiv({},{}) __min({},{}) __to<u32>({}) __to<bf16>({}) __exp2f({}) !{} ~{} -{} ({}?{}:{})"
+_LEAF, _OPERATOR, _CALL = (st.sampled_from(x.split()) for x in (_LEAVES, _OPERATORS, _FORMS))
+_EXPRESSION = st.recursive(
+    _LEAF,
+    lambda inner: (
+        st.tuples(inner, _OPERATOR, inner).map(" ".join)
+        | st.tuples(_CALL, inner, inner, inner).map(lambda parts: parts[0].format(*parts[1:]))
+    ),
+    max_leaves=6,
+)
+_TYPE = st.sampled_from(["", "int", "u64", "bool", "float", "bf16"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.tuples(_TYPE, _EXPRESSION),
+    st.tuples(_TYPE, _EXPRESSION),
+    st.tuples(st.sampled_from(["=", "+=", "<<=", "%="]), _EXPRESSION),
+)
+def test_any_expression_compiles_or_is_refused(
+    host: tuple[str, str], local: tuple[str, str], stored: tuple[str, str]
+) -> None:
+    text = f"""
+    __co__ void f(global bf16 [S, 64] X, global u32 [N] ids, u32 n, int m, float h) {{
+      {host[0]} a = {host[1]};
+      parallel.async b by [S] : block {{
+        parallel t by [64] : thread {{
+          {local[0]} k = {local[1]};
+          ids.at(t) {stored[0]} {stored[1]} + k;
+        }}
+      }}
+    }}
+    """
     try:
         compile_text(text, "t.co")
     except CompileError as error:
