@@ -15,11 +15,11 @@ from artifact.bench.named import resolve
 from artifact.build.plan import Unit, make_units
 from artifact.errors import EnvironmentUnmet, UsageError
 from artifact.integrity.rules import Rules
-from artifact.model.backend import Backend
+from artifact.model.backend import Backend, Witness
 from artifact.model.manifest import Manifest
 from artifact.model.protocol import Protocol
 from artifact.model.results import Device, Mark
-from artifact.model.workload import Order, Workload
+from artifact.model.workload import Order, Shape, Workload
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,10 @@ class Plan:
     def anchor(self) -> str | None:
         """The backend of this run that ratios are taken to."""
         return next((backend.name for backend in self.backends if backend.anchor), None)
+
+    def witness(self, backend: Backend, shape: Shape) -> Witness:
+        """What a backend of this run must show of itself at ``shape``."""
+        return backend.witness.at(shape.dims, self.parameters)
 
     @property
     def lock_name(self) -> str:

@@ -36,9 +36,9 @@ from artifact.build.profile import Launch
 from artifact.build.toolchain import Tool
 from artifact.errors import FallbackRefused, MeasurementInvalid, UsageError
 from artifact.model import formula
-from artifact.model.backend import Backend
+from artifact.model.backend import Backend, Witness
 from artifact.model.manifest import Manifest
-from artifact.model.results import Scalar
+from artifact.model.results import Mark, Scalar
 from artifact.model.workload import Shape, Workload
 
 _DRIVER = Path(__file__).with_name("profiledriver.py")
@@ -48,6 +48,16 @@ _REPLAYS = 4.0
 than any answer of a run may the whole take."""
 
 _LISTED = 8
+
+
+@dataclass(frozen=True)
+class Program:
+    """What runs a backend, and what the tables of a run of it would say."""
+
+    path: Path
+    marks: tuple[Mark, ...]
+    modified: tuple[str, ...]
+    """Files of kernels that are not as locked."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,8 @@ class Profile:
     """What the manifest's witness says and the launch meets, a phrase each."""
     others: tuple[str, ...]
     """Names of what else was launched in the window."""
+    program: Program
+    """What was run."""
 
 
 def choose_shape(workload: Workload, name: str | None, value: int | None) -> Shape:
@@ -169,22 +181,23 @@ def profile(
             where=str(target),
             next="move it away, or replace it: --force",
         )
-    python = _program(plan, backend)
+    program = _program(plan, backend)
     with (
         exclusive(plan.lock_name, {"profile": backend.name}),
         tempfile.TemporaryDirectory(prefix="artifact-profile-") as folder,
     ):
         capture = _capture if backend.kind == "python" else _capture_native
-        report = capture(plan, backend, chosen_shape, python, ncu, sections, Path(folder))
+        report = capture(plan, backend, chosen_shape, program.path, ncu, sections, Path(folder))
         launches = nsight.read_report(ncu, report)
-        launch, checked = judge(backend, chosen_shape.name, launches)
+        expected = plan.witness(backend, chosen_shape)
+        launch, checked = judge(backend.name, chosen_shape.name, expected, launches)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(report, target)
     others = tuple(other.names[-1] for other in launches if other is not launch)
-    return Profile(backend.name, chosen_shape.name, target, launch, checked, others)
+    return Profile(backend.name, chosen_shape.name, target, launch, checked, others, program)
 
 
-def _program(plan: Plan, backend: Backend) -> Path:
+def _program(plan: Plan, backend: Backend) -> Program:
     """What runs ``backend``: nothing of the artifact is executed before this has returned.
 
     An executable is taken as it was built (``--skip-build``), also of an edited kernel.
@@ -194,13 +207,17 @@ def _program(plan: Plan, backend: Backend) -> Path:
     verified = verify_tree(plan.root, plan.manifest, plan.units, options, unlocked)
     if backend.kind == "python":
         python = interpreters.choose(plan)[backend.environment or RUNNER]
-        interpreters.inspect(plan, python, Scrubber())
-        return python.path
+        found = interpreters.inspect(plan, python, Scrubber())
+        return Program(python.path, ("UNLOCKED",) if found.locked is False else (), ())
     (unit,) = plan.units
     assert verified.facts is not None
     (kernel,) = verified.facts.kernels
     require_executable(plan.root, unit, kernel.build.executable_sha256)
-    return unit.file(plan.root).relative_to(plan.root)
+    modified = verified.accepted.paths
+    marks: list[Mark] = ["UNLOCKED"] if verified.facts.differences else []
+    if modified:
+        marks.append("MODIFIED")
+    return Program(unit.file(plan.root).relative_to(plan.root), tuple(marks), modified)
 
 
 def _capture(
@@ -333,11 +350,17 @@ def _require_answers(path: Path) -> int:
 
 
 def judge(
-    backend: Backend, shape: str, launches: tuple[Launch, ...]
+    backend: str, shape: str, expected: Witness, launches: tuple[Launch, ...]
 ) -> tuple[Launch, tuple[str, ...]]:
     """The launch of the backend's kernel, and what of its witness was checked.
 
     Where the witness names no symbol it is the longest launch of the window.
+
+    Args:
+        backend: The backend's name.
+        shape: The shape's.
+        expected: The witness at this shape.
+        launches: What was captured.
 
     Raises:
         MeasurementInvalid: where nothing was captured.
@@ -346,11 +369,11 @@ def judge(
     if not launches:
         raise MeasurementInvalid(
             "the profiler saw no launch",
-            where=f"backend {backend.name}, shape {shape}",
+            where=f"backend {backend}, shape {shape}",
             expected="the kernel of one launch",
             cause="the kernel is launched by another process, or as a part of a CUDA graph",
         )
-    symbol = backend.witness.symbol
+    symbol = expected.symbol
     fitting = [
         launch
         for launch in launches
@@ -358,8 +381,8 @@ def judge(
     ]
     if not fitting:
         raise FallbackRefused(
-            f"what was launched for {backend.name} is not what the manifest names",
-            where=f"backend {backend.name}, shape {shape}, witness.symbol",
+            f"what was launched for {backend} is not what the manifest names",
+            where=f"backend {backend}, shape {shape}, witness.symbol",
             expected=f"a kernel whose symbol matches {symbol!r}",
             found=f"{len(launches)} other kernels" if len(launches) > 1 else "another kernel",
             details=tuple(launch.names[-1] for launch in launches[:_LISTED]),
@@ -368,12 +391,12 @@ def judge(
     facts = captured_facts(launch)
     if symbol is not None:
         facts["symbol"] = next(name for name in launch.names if re.fullmatch(symbol, name))
-    stated = witness.expectations(backend.witness)
+    stated = witness.expectations(expected)
     seen = {name: ("registers" if name == "registers_max" else name) in facts for name in stated}
     unseen: Mapping[str, None] = {name: None for name, there in seen.items() if not there}
-    expected = backend.witness.model_copy(update=dict(unseen))
-    witness.require(backend.name, shape, expected, facts)
-    return launch, tuple(f"{n}: {v}" for n, v in witness.expectations(expected).items())
+    visible = expected.model_copy(update=dict(unseen))
+    witness.require(backend, shape, visible, facts)
+    return launch, tuple(f"{n}: {v}" for n, v in witness.expectations(visible).items())
 
 
 def captured_facts(launch: Launch) -> dict[str, Scalar]:

@@ -101,7 +101,7 @@ def witness_findings(results: RunResults) -> Iterator[Finding]:
             yield finding(f"{place}.expected: holds {', '.join(sorted(unknown))}")
             continue
         try:
-            expected = Witness.model_validate(record.expected)
+            expected = witness.recorded(record.expected)
         except ValueError:
             yield finding(f"{place}.expected: is nothing that a manifest could state")
             continue

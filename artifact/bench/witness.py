@@ -15,13 +15,32 @@ from artifact.model.results import Scalar, WitnessRecord
 
 
 def expectations(expected: Witness) -> dict[str, Scalar]:
-    """The fields of ``expected`` that a worker has to meet; the others are only recorded."""
-    return {name: value for name, value in expected.model_dump().items() if value is not None}
+    """The fields of ``expected`` that a worker has to meet; the others are only recorded.
+
+    A grid is one text, as workers report it: ``32x32x4``.
+    """
+    stated = {name: value for name, value in expected.model_dump().items() if value is not None}
+    if expected.grid is not None:
+        stated["grid"] = "x".join(expected.grid)
+    return stated
+
+
+def recorded(stated: Mapping[str, Scalar]) -> Witness:
+    """The witness of which :func:`expectations` made ``stated``.
+
+    Raises:
+        ValueError: where there is none.
+    """
+    fields: dict[str, object] = dict(stated)
+    if isinstance(grid := stated.get("grid"), str):
+        fields["grid"] = tuple(grid.split("x"))
+    return Witness.model_validate(fields)
 
 
 def compare(expected: Witness, facts: Mapping[str, Scalar]) -> tuple[str, ...]:
     """Every expectation that ``facts`` does not meet, a sentence each.
 
+    ``expected`` is that of one shape and target (:meth:`Witness.at`).
     ``symbol`` is a regular expression that the whole symbol must match; ``registers_max``
     is the most that the fact ``registers`` may be; every other expectation must equal the
     fact of its name in type and value (``true`` is not 1, ``384.0`` is not 384).

@@ -61,8 +61,9 @@ def command(
 ) -> None:
     """Capture one timed launch with ncu into build/, and check which kernel it was.
 
-    The worker prepares the shape as for a run, then ncu looks at one launch. Its name and
-    launch shape must be what the manifest's witness says. ncu holds clocks at their base and
+    The worker prepares the shape as for a run, then ncu looks at one launch. Its name, grid
+    and block must be what the manifest's witness says; an edited kernel or another environment
+    is marked as in the tables of a run. ncu holds clocks at their base and
     replays the kernel: its duration is no benchmark figure.
 
     Examples:  artifact profile BACKEND --shape NAME    artifact profile BACKEND --seq N
@@ -116,6 +117,10 @@ def _print(out: Output, done: Profile) -> None:
         out.say(f"checked:    {out.good(shown(line))}")
     if not done.checked:
         out.say("checked:    nothing: the manifest's witness says nothing that ncu sees")
+    program = done.program
+    if program.marks:
+        said = f": {', '.join(map(shown, program.modified))}" if program.modified else ""
+        out.always(f"marks:      {out.mark(', '.join(program.marks))}{said}")
     for name in done.others:
         out.detail(f"also ran:   {shown(name)}")
     out.always(f"report:     {done.report}")
@@ -135,4 +140,6 @@ def _document(done: Profile) -> dict[str, Any]:
         "metrics": dict(launch.metrics),
         "checked": list(done.checked),
         "others": list(done.others),
+        "marks": list(done.program.marks),
+        "modified": list(done.program.modified),
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
+from artifact.model import formula
 from artifact.model.base import Hex64, Model, Name, RelPath, Text
 from artifact.model.formula import Formula
 
@@ -25,6 +27,10 @@ Pattern = Annotated[Text, AfterValidator(_checked_pattern)]
 """A regular expression in Python's syntax."""
 
 
+_AXES = 3
+"""Of a grid: x, y and z."""
+
+
 class Witness(Model):
     """What the kernel that really ran must show; a field that is null is recorded only.
 
@@ -36,6 +42,10 @@ class Witness(Model):
     """The implementation that a worker names, such as ``numpy``."""
     symbol: Pattern | None = None
     """A regular expression that the whole kernel symbol must match."""
+    grid: Annotated[tuple[Formula, ...], Field(min_length=1, max_length=_AXES)] | None = None
+    """Blocks of the launch along x, y and z, each a formula over the shape's dimensions and
+    the target's launch arguments (with ``_`` for a dash in their names); an axis that is
+    left out has one block."""
     threads: PositiveInt | None = None
     """Threads in a block."""
     cluster: PositiveInt | None = None
@@ -49,6 +59,23 @@ class Witness(Model):
     """``name==version`` of the distribution that provides the library."""
     module_sha256: Hex64 | None = None
     """Digest of the library's module file."""
+
+    def at(self, dims: Mapping[str, int], parameters: Mapping[str, int]) -> Witness:
+        """The witness at one shape on one target: ``grid`` is three numbers.
+
+        Raises:
+            ValueError: where an axis of the grid is no whole number of at least one block.
+        """
+        if self.grid is None:
+            return self
+        known = formula.values(dims, parameters)
+        blocks = []
+        for text in (*self.grid, *["1"] * (_AXES - len(self.grid))):
+            count = formula.evaluate(text, known)
+            if count.denominator != 1 or count < 1:
+                raise ValueError(f"{text!r} is {count}, not a whole number of blocks")
+            blocks.append(str(count))
+        return self.model_copy(update={"grid": tuple(blocks)})
 
 
 class Backend(Model):

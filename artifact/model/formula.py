@@ -42,6 +42,24 @@ def _parse(formula: str) -> ast.expr:
         raise ValueError(f"not an arithmetic expression: {formula!r}") from error
 
 
+def values(dims: Mapping[str, int], parameters: Mapping[str, int]) -> dict[str, int]:
+    """What names stand for in a formula over a shape on a target.
+
+    A dash or a dot in the name of a launch argument is written as ``_``, since ``a-b`` is a
+    difference: ``persistent-ctas`` is ``persistent_ctas``.
+
+    Raises:
+        ValueError: where two of them would have one name.
+    """
+    found = dict(dims)
+    for name, value in parameters.items():
+        written = re.sub(r"[.-]", "_", name)
+        if written in found:
+            raise ValueError(f"the name {written!r} stands for two things")
+        found[written] = value
+    return found
+
+
 def names(formula: str) -> frozenset[str]:
     """The dimensions that ``formula`` uses."""
     return frozenset(n.id for n in ast.walk(_parse(formula)) if isinstance(n, ast.Name))

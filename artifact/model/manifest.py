@@ -305,6 +305,7 @@ def _problems(manifest: Manifest) -> Iterable[str]:
         if backend.kernel is not None:
             yield from unknown(f"backends[{i}].kernel", backend.kernel, "kernels")
         yield from _native_problems(manifest, f"backends[{i}]", backend)
+        yield from _grid_problems(manifest, f"backends[{i}]", backend)
 
 
 def _native_problems(manifest: Manifest, place: str, backend: Backend) -> Iterable[str]:
@@ -325,6 +326,22 @@ def _native_problems(manifest: Manifest, place: str, backend: Backend) -> Iterab
         for name in sorted(formula.names(text)):
             if any(name not in dims for dims in known):
                 yield f"{place}.direct.{variable}: uses {name!r}, which a shape lacks"
+
+
+def _grid_problems(manifest: Manifest, place: str, backend: Backend) -> Iterable[str]:
+    """A grid that a shape or a target does not give a number for: the first one."""
+    targets = [(t.name, t.parameters) for t in manifest.targets if backend.device == "gpu"]
+    for workload in manifest.workloads:
+        for shape in workload.shapes if workload.name in backend.workloads else ():
+            for target, parameters in targets or [("any target", {})]:
+                try:
+                    backend.witness.at(shape.dims, parameters)
+                except ValueError as error:
+                    yield (
+                        f"{place}.witness.grid: a number at every shape and target; "
+                        f"at {shape.name}, {target}: {error}"
+                    )
+                    return
 
 
 def _shape_problems(manifest: Manifest, place: str, dims: dict[str, int]) -> Iterable[str]:

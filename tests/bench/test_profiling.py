@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blake3 import blake3
 
 from artifact.bench import buildphase
 from artifact.bench.buildphase import BuildOptions
@@ -27,7 +28,7 @@ from artifact.errors import (
 )
 from artifact.integrity.documents import load_manifest
 from artifact.integrity.lockfile import write_lock
-from artifact.model.backend import Backend, Witness
+from artifact.model.backend import Witness
 from artifact.model.workload import Shape, Workload
 
 STAND_INS = Path(__file__).parents[1] / "assets/profile/stand_ins.py"
@@ -188,11 +189,8 @@ def test_names_of_reports() -> None:
     assert report_name("v4", "../..") == "v4-shape.ncu-rep"
 
 
-def backend(**expected: Any) -> Backend:
-    return Backend(
-        name="b", title="B", kind="python", device="gpu", worker="w.py", workloads=("w",),
-        witness=Witness(**expected),
-    )  # fmt: skip
+def judged(launches: tuple[Launch, ...], **expected: Any) -> tuple[Launch, tuple[str, ...]]:
+    return judge("b", "s", Witness(**expected), launches)
 
 
 def launch(name: str, duration: float = 1.0, **metrics: float) -> Launch:
@@ -200,25 +198,34 @@ def launch(name: str, duration: float = 1.0, **metrics: float) -> Launch:
 
 
 def test_the_longest_launch_stands_where_no_symbol_is_named() -> None:
-    found, checked = judge(backend(), "s", (launch("a"), launch("b", 3.0), launch("c", 2.0)))
+    found, checked = judged((launch("a"), launch("b", 3.0), launch("c", 2.0)))
     assert (found.names, checked) == (("b",), ())
 
 
 def test_a_launch_of_another_shape_is_refused() -> None:
     with pytest.raises(FallbackRefused) as caught:
-        judge(backend(symbol="a", threads=256), "s", (launch("a"),))
+        judged((launch("a"),), symbol="a", threads=256)
     assert caught.value.found == "threads: expected 256, found 384"
     used = launch("a", launch__registers_per_thread=168.0)
-    assert judge(backend(registers_max=168), "s", (used,))[1] == ("registers_max: 168",)
+    assert judged((used,), registers_max=168)[1] == ("registers_max: 168",)
     with pytest.raises(FallbackRefused):
-        judge(backend(registers_max=167), "s", (used,))
+        judged((used,), registers_max=167)
     # What ncu did not see is not said to be checked.
-    assert judge(backend(registers_max=167, spills=0), "s", (launch("a"),))[1] == ()
+    assert judged((launch("a"),), registers_max=167, spills=0)[1] == ()
+
+
+def test_a_launch_of_another_grid_is_refused() -> None:
+    """A shape that was not taken shows in the grid alone."""
+    seen = (launch("a"),)
+    assert judged(seen, grid=("8", "1", "1"))[1] == ("grid: 8x1x1",)
+    with pytest.raises(FallbackRefused) as caught:
+        judged(seen, symbol="a", threads=384, grid=("16", "1", "1"))
+    assert caught.value.found == "grid: expected '16x1x1', found '8x1x1'"
 
 
 def test_an_empty_window() -> None:
     with pytest.raises(MeasurementInvalid, match="saw no launch"):
-        judge(backend(), "s", ())
+        judged(())
 
 
 TARGET = """
@@ -277,6 +284,43 @@ def test_an_executable_is_profiled_as_typed_by_hand(native: Path, ncu: Tool) -> 
     assert program == ["build/one", "--parameter", "ctas=8"]
     assert options["--launch-count"] == "1" and "--profile-from-start" not in options
     assert (ncu.path.parent / "PRINTED").read_text() == "one: 10 rows, factor 2\n"
+
+
+def state_grid(root: Path, grid: str) -> None:
+    path = root / "manifests/artifact.toml"
+    text = path.read_text()
+    symbol = 'symbol = "kernel_of_one"\n'
+    assert text.count(symbol) == 1
+    path.write_text(text.replace(symbol, f"{symbol}{grid}\n"))
+    write_lock(root)
+
+
+def test_an_executable_that_ignores_the_shape_is_refused(native: Path, ncu: Tool) -> None:
+    state_grid(native, 'grid = ["N/2", "ctas/8"]')
+    assert "grid: 4x1x1" in look_at(native, ncu, value=8).checked
+    with pytest.raises(FallbackRefused) as caught:
+        look_at(native, ncu, value=10)
+    assert caught.value.found == "grid: expected '5x1x1', found '4x1x1'"
+    assert not (native / "build/one-n10.ncu-rep").exists()
+
+
+def test_an_edited_kernel_and_other_tools_are_marked(native: Path, ncu: Tool) -> None:
+    program = look_at(native, ncu, value=8).program
+    assert (program.marks, program.modified) == ((), ())
+    # As if the edited kernel had been built, with another nvcc.
+    kernel, path = native / "kernels/one.co", native / "build/one.json"
+    kernel.write_bytes(kernel.read_bytes() + b"\n")
+    record = json.loads(path.read_text())
+    record["build"]["source_blake3"] = blake3(kernel.read_bytes()).hexdigest()
+    record["build"]["differences"] = ["nvcc 12.0 in place of 13.0.88"]
+    path.write_text(json.dumps(record))
+    options = Options(backends=("one",), unlocked_env=True)
+    done = profile(
+        options, native, load_manifest(native), ncu, value=8, force=True,
+        nvml=stand_ins.module("pynvml"),
+    )  # fmt: skip
+    assert done.program.marks == ("UNLOCKED", "MODIFIED")
+    assert done.program.modified == ("kernels/one.co",)
 
 
 def test_another_executable_is_not_profiled(native: Path, ncu: Tool) -> None:

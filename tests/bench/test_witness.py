@@ -11,6 +11,7 @@ from artifact.model.backend import Witness
 EXPECTED = Witness(
     implementation="fa3",
     symbol=r"_Z.*flash_fwd.*hdim128.*",
+    grid=("114", "1", "1"),
     threads=384,
     cluster=1,
     registers_max=168,
@@ -38,7 +39,8 @@ FACTS = {
 def test_the_expected_kernel_is_accepted_and_recorded() -> None:
     record = witness.require("fa3", "S=4096", EXPECTED, FACTS)
     assert record.facts == FACTS
-    assert record.expected == EXPECTED.model_dump()
+    assert record.expected == {**EXPECTED.model_dump(), "grid": "114x1x1"}
+    assert witness.recorded(record.expected) == EXPECTED
     assert witness.compare(EXPECTED, FACTS) == ()
 
 
@@ -53,6 +55,9 @@ def test_the_example_covers_every_field_that_a_manifest_can_state() -> None:
         ("symbol", "_ZN5flash_fwd_hdim64"),
         ("symbol", "x_ZN5flash_fwd_hdim128_sm90"),  # a full match, not a search
         ("symbol", 7),
+        ("grid", "132x1x1"),
+        ("grid", "114"),
+        ("grid", 114),
         ("threads", 128),
         ("threads", 384.0),
         ("threads", "384"),
@@ -82,7 +87,7 @@ def test_each_fact_that_differs_is_a_refused_fallback(fact: str, wrong: object) 
     assert caught.value.details == ()
 
 
-@pytest.mark.parametrize("missing", sorted(FACTS.keys() - {"grid"}))
+@pytest.mark.parametrize("missing", sorted(FACTS.keys()))
 @pytest.mark.parametrize("how", ["absent", "null"])
 def test_a_fact_that_is_not_reported_is_a_difference(missing: str, how: str) -> None:
     facts = {k: v for k, v in FACTS.items() if k != missing}
@@ -111,6 +116,40 @@ def test_what_the_manifest_leaves_open_is_recorded_only() -> None:
     record = witness.require("x", "s", Witness(), {"threads": 1, "anything": None})
     assert record.expected == {}
     assert record.facts == {"threads": 1, "anything": None}
+
+
+def test_a_grid_follows_from_the_shape_and_the_target() -> None:
+    tiles = Witness(grid=("S/128", "H", "B"))
+    ctas = Witness(grid=("persistent_ctas",))
+    for rows, blocks in ((4096, 32), (8192, 64)):
+        dims, parameters = {"B": 4, "H": 32, "S": rows}, {"persistent-ctas": 114}
+        assert witness.expectations(tiles.at(dims, parameters)) == {"grid": f"{blocks}x32x4"}
+        assert witness.expectations(ctas.at(dims, parameters)) == {"grid": "114x1x1"}
+    assert Witness().at({}, {}) == Witness()
+    launched = {"grid": "32x32x4"}
+    assert witness.compare(tiles.at({"B": 4, "H": 32, "S": 4096}, {}), launched) == ()
+    assert len(witness.compare(tiles.at({"B": 4, "H": 32, "S": 8192}, {}), launched)) == 1
+
+
+@pytest.mark.parametrize(
+    ("grid", "problem"),
+    [
+        (("S/128",), "is 25/32, not a whole number"),
+        (("S-100",), "is 0, not a whole number"),
+        (("1", "ctas",), "unknown dimension"),
+        (("a_b",), "stands for two things"),
+    ],
+)  # fmt: skip
+def test_a_grid_that_is_no_number_of_blocks(grid: tuple[str, ...], problem: str) -> None:
+    parameters = {"a-b": 1, "a.b": 2} if "a_b" in grid else {}
+    with pytest.raises(ValueError, match=problem):
+        Witness(grid=grid).at({"S": 100}, parameters)
+
+
+@pytest.mark.parametrize("stated", ["4x4x4x4", "x", "4 x 4 y", 7])
+def test_a_recorded_grid_that_is_none(stated: object) -> None:
+    with pytest.raises(ValueError, match="grid"):
+        witness.recorded({"grid": stated})
 
 
 def test_a_pattern_that_is_none_is_refused_in_the_manifest() -> None:

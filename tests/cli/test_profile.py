@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from artifact.bench.profiling import Profile, Program
+from artifact.build.profile import Launch
+from artifact.cli.output import Output
+from artifact.cli.profile import _print
+
 ASSETS = Path(__file__).parents[1] / "assets/profile"
 spec = importlib.util.spec_from_file_location("profile_assets_cli", ASSETS / "stand_ins.py")
 assert spec is not None and spec.loader is not None
@@ -79,14 +84,25 @@ def test_a_launch_from_end_to_end(fake_artifact: Path, tmp_path: Path) -> None:
         f"next:       ncu --import {report} --page details",
     ]
     assert "no benchmark figure" in done.stderr
+    assert "marks:" not in done.stdout
     assert report.is_file()
     again = profile(fake_artifact, *arguments, "--force", "--json", **machine)
     document = json.loads(again.stdout)
     assert (document["kernel"], document["others"]) == (["_Z5deltav", "delta()"], ["fill"])
+    assert (document["marks"], document["modified"]) == ([], [])
     refused = profile(fake_artifact, *arguments, **machine)
     assert refused.returncode == 2 and "--force" in refused.stderr
     wrong = profile(fake_artifact, *arguments[:-1], "N=9", **machine)
     assert wrong.returncode == 2 and "one of: N=8" in wrong.stderr
+
+
+def test_marks_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    launch = Launch(("k",), (1, 1, 1), (32, 1, 1), {})
+    program = Program(tmp_path / "build/one", ("UNLOCKED", "MODIFIED"), ("kernels/one.co",))
+    done = Profile("one", "N=8", tmp_path / "r", launch, (), (), program)
+    _print(Output(json=False, quiet=True, verbose=False, color=False), done)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "marks:      UNLOCKED, MODIFIED: kernels/one.co"
 
 
 def test_usage(fake_artifact: Path) -> None:

@@ -85,6 +85,36 @@ def test_caveats_of_a_run() -> None:
     assert "caveats[0].backends[0]: found 'nobody'" in message
 
 
+@pytest.mark.parametrize(
+    ("grid", "problem"),
+    [
+        (["T/128"], "unknown dimension 'T'"),
+        (["S/100"], "at S=4096, h800-pcie: 'S/100' is 1024/25, not a whole number"),
+        (["persistent_ctas - 114"], "is 0, not a whole number"),
+        (["persistent_ctas - 132"], "is -18, not a whole number"),
+        (["others"], "unknown dimension 'others'"),
+    ],
+)
+def test_a_grid_is_a_number_at_each_shape_and_target(grid: list[str], problem: str) -> None:
+    place = next(i for i, b in enumerate(PLAIN["backends"]) if "grid" in b.get("witness", {}))
+
+    def change(manifest: Any) -> None:
+        manifest["backends"][place]["witness"]["grid"] = grid
+
+    message = refused(change)
+    assert f"backends[{place}].witness.grid\n" in message and problem in message
+
+
+@pytest.mark.parametrize("grid", [[], ["1", "1", "1", "1"], ["S **"], "S"])
+def test_a_grid_of_another_form(grid: object) -> None:
+    assert "witness" in refused(lambda manifest: witness(manifest, grid=grid))
+
+
+def test_every_native_backend_states_its_grid() -> None:
+    manifest = load(PLAIN)
+    assert all(b.witness.grid for b in manifest.backends if b.kind == "native")
+
+
 def test_the_published_shapes_and_targets() -> None:
     manifest = load(PLAIN)
     published = manifest.workload("prefill-d128")
