@@ -120,7 +120,7 @@ def recorded(
                 for path, digest in build.headers.items()
                 if digests[path] == digest and (path not in pins or pins[path].blake3 != digest)
             ),
-            *record.made_differences(root, unit, build),
+            *record.made_differences(root, unit, known),
         ]
         if problems:
             raise StaleBuild(

@@ -73,8 +73,7 @@ def compile_unit(context: Context, unit: Unit) -> tuple[KernelBuild, bool]:
         # Tools that differ show in part only when they have run (the front end): a build that
         # was accepted with others is never one of these.
         and known.build.differences == differences
-        and unit.log(root).is_file()
-        and not any(record.made_differences(root, unit, known.build))
+        and not any(record.made_differences(root, unit, known))
     ):
         return known.build, False
     return _compile(context, unit, found, stamp, key, differences), True
@@ -187,7 +186,7 @@ def _compile(
             keep_open=(lock,),
         )
         seconds = time.monotonic() - begin
-        _log(context, unit, command, printed)
+        log = _log(context, unit, command, printed)
         if status != 0:
             raise _failed(unit, "nvcc does not compile the generated file", status, printed)
         executable = _output(place / _PROGRAM, unit)
@@ -232,15 +231,16 @@ def _compile(
         differences=differences,
     )
     write_atomic(unit.file(root), executable, mode=0o755)
-    made = BuildRecord(record_version=1, key=key, build=build)
+    made = BuildRecord(record_version=1, key=key, build=build, log_sha256=_sha256(log))
     # The last one: a record never speaks of a file that is not there yet.
     write_atomic(unit.record(root), pretty_json(made.model_dump(mode="json")))
     return build
 
 
-def _log(context: Context, unit: Unit, command: Sequence[str], printed: str) -> None:
-    text = context.tools.portable(f"$ {shlex.join(command)}\n{printed}")
-    write_atomic(unit.log(context.root), text.encode("utf-8"))
+def _log(context: Context, unit: Unit, command: Sequence[str], printed: str) -> bytes:
+    text = context.tools.portable(f"$ {shlex.join(command)}\n{printed}").encode("utf-8")
+    write_atomic(unit.log(context.root), text)
+    return text
 
 
 def _failed(unit: Unit, what: str, status: int | None, printed: str) -> BuildFailed:

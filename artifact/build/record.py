@@ -59,11 +59,12 @@ def sha256_of(path: Path) -> str | None:
         return None
 
 
-def made_differences(root: Path, unit: Unit, build: KernelBuild) -> Iterator[str]:
-    """How what stands in build/ differs from what ``build`` says was made."""
+def made_differences(root: Path, unit: Unit, made: BuildRecord) -> Iterator[str]:
+    """How what stands in build/ differs from what ``made`` says was made."""
     for path, wanted in (
-        (unit.file(root), build.executable_sha256),
-        (unit.cubin(root), build.cubin_sha256),
+        (unit.file(root), made.build.executable_sha256),
+        (unit.cubin(root), made.build.cubin_sha256),
+        (unit.log(root), made.log_sha256),
     ):
         found = sha256_of(path)
         name = path.relative_to(root).as_posix()

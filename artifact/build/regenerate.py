@@ -21,6 +21,7 @@ from artifact.model.root import BUILD
 
 _DIFF_LINES = 20
 _LINE = 160
+_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,9 @@ def write(root: Path, made: Generated, known: Sequence[str]) -> Path | None:
         return None
     path, copy = root / made.kernel.generated, None
     if made.present is not None and blake3(made.present).hexdigest() not in known:
-        copy = root / BUILD / f"replaced-{path.name}"
+        # Named by what it holds: a second edit does not take the place of the first.
+        digest = blake3(made.present).hexdigest()[:_DIGITS]
+        copy = root / BUILD / f"replaced-{digest}-{path.name}"
         copy.parent.mkdir(exist_ok=True)
         write_atomic(copy, made.present)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -80,6 +80,8 @@ class BuildRecord(Model):
     key: Hex64
     """Digest of everything that a build depends on; another key is another build."""
     build: KernelBuild
+    log_sha256: Hex64
+    """Of what the compiler said: a failed build leaves its own words in the same file."""
 
 
 class BuiltKernel(Model):

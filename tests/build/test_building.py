@@ -177,9 +177,22 @@ def test_the_flags_of_the_manifest_are_those_of_the_generated_file(native_artifa
 def test_what_a_build_needs_beside_its_bytes(native_artifact: Path) -> None:
     """It can be started, and the report that every message points to is there."""
     build(native_artifact, "one")
-    (native_artifact / "build/one-nvcc.log").unlink()
+    log = native_artifact / "build/one-nvcc.log"
+    words = log.read_text()
+    # A build that fails says so in the same place; the one before has lost its report.
+    generated = native_artifact / "generated/one.cu"
+    before = generated.read_text()
+    edit(native_artifact, "generated/one.cu", "//! fail")
+    with pytest.raises(BuildFailed):
+        build(native_artifact, "one")
+    assert "identifier is undefined" in log.read_text()
+    generated.write_text(before)
+    write_lock(native_artifact)
+    with pytest.raises(StaleBuild) as stale:
+        build(native_artifact, "one", skip=True)
+    assert stale.value.found == "build/one-nvcc.log was changed after it was built"
     assert hows(build(native_artifact, "one")) == ["built"]
-    assert (native_artifact / "build/one-nvcc.log").is_file()
+    assert log.read_text() == words
     (native_artifact / "build/one").chmod(0o644)
     with pytest.raises(StaleBuild) as stale:
         build(native_artifact, "one", skip=True)
@@ -350,7 +363,7 @@ def test_a_record_that_is_none(native_artifact: Path, text: str) -> None:
 def test_a_record_of_another_kernel(native_artifact: Path) -> None:
     build(native_artifact)
     folder = native_artifact / "build"
-    for ending in ("", ".json", ".cubin"):
+    for ending in ("", ".json", ".cubin", "-nvcc.log"):
         shutil.copy(folder / f"two{ending}", folder / f"one{ending}")
     with pytest.raises(StaleBuild) as caught:
         build(native_artifact, "one", skip=True)

@@ -84,6 +84,10 @@ def test_what_nobody_could_make_again_is_kept(native_artifact: Path, other: Comp
     made = make(native_artifact, "one", other)
     copy = write(native_artifact, made, [blake3(locked).hexdigest()])
     assert copy is not None and copy.read_bytes() == b"by hand"
+    path.write_bytes(b"by hand once more")
+    second = write(native_artifact, make(native_artifact, "one", other), [])
+    assert second is not None and second.read_bytes() == b"by hand once more"
+    assert copy.read_bytes() == b"by hand"
     assert write(native_artifact, make(native_artifact, "one", other), []) is None
 
 
