@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,8 +120,8 @@ def compile_source(
 
     Args:
         compiler: What makes it.
-        root: The artifact's root: the compiler runs there, so that what it writes holds
-            relative paths.
+        root: The artifact's root: another's compiler runs there, so that what it writes
+            holds relative paths.
         source: The path of the source below it.
         text: Its contents.
         flags: The manifest's flags.
@@ -131,7 +131,7 @@ def compile_source(
         ArtifactError: where it does not compile.
     """
     if compiler.program is None:
-        return _ours(root, source, text, flags)
+        return _ours(source, text, flags)
     with tempfile.TemporaryDirectory(prefix="artifact-generate-") as folder:
         result = Path(folder, "generated.cu")
         command = [str(compiler.program), *output, *flags, source, "-o", str(result)]
@@ -145,7 +145,7 @@ def compile_source(
                 where=source,
                 expected="status 0",
                 found=ended if status is None else f"status {status}",
-                next=" ".join(command[:-2]),
+                next=shlex.join(command[:-2]),
                 details=tuple(line for line in printed.splitlines() if line.strip())[-_SHOWN:],
             )
         data = result.read_bytes() if result.is_file() else b""
@@ -159,7 +159,7 @@ def compile_source(
     return Made(data, (printed.rstrip(),) if printed.strip() else ())
 
 
-def _ours(root: Path, source: str, text: bytes, flags: Sequence[str]) -> Made:
+def _ours(source: str, text: bytes, flags: Sequence[str]) -> Made:
     from artifact.choreo import compile_text
 
     try:
@@ -168,8 +168,7 @@ def _ours(root: Path, source: str, text: bytes, flags: Sequence[str]) -> Made:
         raise BuildFailed(
             "a kernel's source is not UTF-8", where=f"{source}: byte {error.start}"
         ) from error
-    with _inside(root):
-        made = compile_text(decoded, source, _defines(flags))
+    made = compile_text(decoded, source, _defines(flags))
     return Made(made.cuda.encode("utf-8"), made.warnings)
 
 
@@ -177,14 +176,3 @@ def _defines(flags: Sequence[str]) -> dict[str, str]:
     """The macros that ``-DNAME[=VALUE]`` flags define."""
     pairs = (flag[2:].partition("=") for flag in flags if flag.startswith("-D"))
     return {name: value if equals else "1" for name, equals, value in pairs}
-
-
-@contextlib.contextmanager
-def _inside(folder: Path) -> Iterator[None]:
-    """Work in ``folder``: a source's relative includes are found from there."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,22 @@ def test_a_check_writes_nothing_and_shows_the_first_lines(
         require_same(make(native_artifact, "one", other))
 
 
+def test_a_check_names_every_file_that_differs(native_artifact: Path, other: Compiler) -> None:
+    one, two = (native_artifact / f"generated/{name}.cu" for name in ("one", "two"))
+    one.write_text(one.read_text().replace("FACTOR 2", "FACTOR 9"))
+    two.unlink()
+    made = [make(native_artifact, name, other) for name in ("one", "two")]
+    with pytest.raises(VerificationError, match="2 generated files are not") as caught:
+        require_same(*made)
+    assert caught.value.where == "generated/one.cu, generated/two.cu"
+    assert caught.value.next == "artifact regenerate one two"
+    details = caught.value.details
+    assert details[0].startswith("generated/one.cu, of kernels/one.co: a generated file is not")
+    assert "-#define FACTOR 9" in details
+    assert details[-1] == "generated/two.cu: a generated file is missing"
+    require_same()
+
+
 def test_what_nobody_could_make_again_is_kept(native_artifact: Path, other: Compiler) -> None:
     path = native_artifact / "generated/one.cu"
     locked = path.read_bytes()
@@ -99,16 +116,14 @@ def test_our_own_compiler_is_the_default(
     asked = []
 
     def compile_text(text: str, path: str, defines: dict[str, str]) -> choreo.Compiled:
-        asked.append((text, path, defines, Path.cwd()))
+        asked.append((text, path, defines))
         return choreo.Compiled("// made\n")
 
     monkeypatch.setattr(choreo, "compile_text", compile_text)
-    before = Path.cwd()
     made = make(native_artifact, "one", find_compiler())
     text = (native_artifact / "kernels/one.co").read_text()
-    # Relative includes are found from the root, whose path is in nothing that is written.
-    assert asked == [(text, "kernels/one.co", {"WIDTH": "4"}, native_artifact)]
-    assert Path.cwd() == before
+    # The root's path is in nothing that is written: the compiler is told a relative one.
+    assert asked == [(text, "kernels/one.co", {"WIDTH": "4"})]
     assert read_stamp(made.data).compiler == f"{choreo.NAME} {choreo.VERSION}"
     assert made.data.endswith(b"// made\n")
 
@@ -143,6 +158,14 @@ def test_another_compiler_that_fails(
     compiler = find_compiler(program(tmp_path / "c", text))
     with pytest.raises(BuildFailed, match=words):
         make(native_artifact, "one", compiler)
+
+
+def test_the_command_that_failed_can_be_typed(native_artifact: Path, tmp_path: Path) -> None:
+    compiler = find_compiler(program(tmp_path / "a compiler", "exit 7"))
+    with pytest.raises(BuildFailed) as failed:
+        make(native_artifact, "one", compiler)
+    assert failed.value.next is not None
+    assert shlex.split(failed.value.next)[0] == str(tmp_path / "a compiler")
 
 
 def test_a_compiler_that_writes_a_stamp_of_its_own(native_artifact: Path, tmp_path: Path) -> None:
