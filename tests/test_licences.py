@@ -9,8 +9,7 @@ from types import ModuleType
 import pytest
 
 from artifact.envs.requirements import read_lock
-from artifact.model.load import load_toml
-from artifact.model.manifest import Manifest
+from artifact.integrity.documents import load_manifest
 
 ROOT = Path(__file__).resolve().parents[1]
 THIRD_PARTY = (ROOT / "licenses/THIRD-PARTY.md").read_text(encoding="utf-8")
@@ -52,7 +51,7 @@ def test_no_two_directories_differ_in_case_alone() -> None:
 
 
 def test_every_dependency_of_the_manifest_is_named_with_its_licence() -> None:
-    manifest = load_toml(Manifest, (ROOT / "manifests/artifact.toml").read_bytes(), "manifest")
+    manifest = load_manifest(ROOT)
     for dependency in manifest.dependencies:
         assert dependency.name in THIRD_PARTY
         assert dependency.licence, dependency.name
@@ -68,7 +67,7 @@ def test_every_locked_distribution_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["main", "triton-ws"])
 def test_what_the_manifest_says_of_the_environments_is_what_is_locked(name: str) -> None:
-    manifest = load_toml(Manifest, (ROOT / "manifests/artifact.toml").read_bytes(), "manifest")
+    manifest = load_manifest(ROOT)
     locked = {str(pin) for pin in read_lock(ROOT / "envs" / name / "requirements.lock")}
     claimed = {
         uri.removeprefix("pkg:pypi/").replace("@", "==")

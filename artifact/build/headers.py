@@ -14,10 +14,8 @@ from pathlib import Path
 
 from artifact.build.toolchain import ask, dependency, packaged
 from artifact.errors import EnvironmentUnmet
+from artifact.model.build import HEADERS
 from artifact.model.manifest import Manifest
-
-HEADERS = "CUTLASS"
-"""The name of the manifest's dependency that the included headers belong to."""
 
 _PACKAGE = "nvidia-cutlass"
 _FILES = ("cutlass/version.h", "cute/tensor.hpp")

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from artifact.errors import EnvironmentUnmet
 from artifact.model.backend import Dependency
+from artifact.model.build import TOOLKIT
 from artifact.model.manifest import Manifest
 
-TOOLKIT = "CUDA Toolkit"
 """The name of the manifest's dependency whose version is that of nvcc."""
 
 WHEELS = "pip install --require-hashes --no-deps -r envs/cuda/requirements.lock"

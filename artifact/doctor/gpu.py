@@ -7,10 +7,11 @@ from typing import Any
 from artifact.bench import visible
 from artifact.bench.card import INVALID, command_name, first_namespace, reason_names
 from artifact.bench.device import list_gpus, target_of
-from artifact.build.toolchain import TOOLKIT, dependency
+from artifact.build.toolchain import dependency
 from artifact.doctor.base import GPU, Check, Subject, Verdict, from_error
 from artifact.doctor.gpustate import GpuState
 from artifact.errors import ArtifactError, EnvironmentUnmet
+from artifact.model.build import TOOLKIT
 from artifact.model.results import Scalar
 
 _HIDDEN_BYTES = 2 << 30

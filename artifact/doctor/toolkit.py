@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from artifact.build.headers import HEADERS, find_headers, headers_difference
+from artifact.build.headers import find_headers, headers_difference
 from artifact.build.toolchain import (
-    TOOLKIT,
     WHEELS,
     Tool,
     dependency,
@@ -18,6 +17,7 @@ from artifact.build.toolchain import (
 )
 from artifact.doctor.base import ADVICE, BUILD, Check, Subject, from_error
 from artifact.errors import EnvironmentUnmet
+from artifact.model.build import HEADERS, TOOLKIT
 
 _DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 

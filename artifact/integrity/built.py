@@ -7,16 +7,20 @@ digest in it is that of the file that stands there now.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from blake3 import blake3
+
 from artifact.errors import VerificationError
-from artifact.model.build import BuildRecord
+from artifact.model.build import HEADERS, TOOLKIT, BuildRecord
 from artifact.model.load import parse_json, parse_model, read_bytes
 from artifact.model.lock import BuildPin, ChainPin, Lock
-from artifact.model.root import BUILD
+from artifact.model.root import BUILD, PROVENANCE
 
 if TYPE_CHECKING:
+    from artifact.model.backend import Dependency
     from artifact.model.manifest import Manifest
 
 _REACH_NOT = "system"
@@ -42,7 +46,7 @@ def pin_builds(
     """``lock`` with a pin of every build that is one of its files.
 
     A build that is not here any more keeps the pin that the lock before has of it, as long
-    as nothing has changed that it was made of.
+    as nothing has changed that it was made of, nor what the manifest pins of its tools.
 
     Args:
         root: The tree.
@@ -55,6 +59,7 @@ def pin_builds(
     """
     notes: list[str] = []
     chain = []
+    same_tools = old is not None and _tools_then(root, old) == _tools(manifest.dependencies)
     for link in lock.chain:
         users = [
             b.name for b in manifest.backends if b.kind == "native" and b.kernel == link.kernel
@@ -68,7 +73,7 @@ def pin_builds(
             else:
                 reasons.append(f"the machine code of {backend} is not pinned: {found}")
         if pin is None:
-            pin = _kept(manifest, lock, link, old)
+            pin = _kept(manifest, lock, link, old) if same_tools else None
             notes += reasons if pin is None else ()
         chain.append(link.model_copy(update={"build": pin}))
     return lock.model_copy(update={"chain": tuple(chain)}), tuple(notes)
@@ -119,6 +124,35 @@ def _pin_of(
         },
         cubin_sha256=build.cubin_sha256,
     )
+
+
+_ToolPins = tuple[tuple[str, str | None, str | None], ...]
+
+
+def _tools(dependencies: Iterable[Dependency]) -> _ToolPins:
+    """Name, version and commit of what compiles, as a manifest's dependencies pin it."""
+    return tuple(
+        (item.name, item.version, item.revision)
+        for item in dependencies
+        if item.name in (TOOLKIT, HEADERS)
+    )
+
+
+def _tools_then(root: Path, old: Lock) -> _ToolPins | None:
+    """What the manifest of the lock before pinned of the tools; None where nothing says it.
+
+    The provenance repeats the dependencies, and was written together with that lock.
+    """
+    from artifact.model.provenance import TreeProvenance
+
+    path, pin = root / PROVENANCE, old.pins().get(PROVENANCE)
+    if pin is None or not path.is_file():
+        return None
+    data = read_bytes(path)
+    if blake3(data).hexdigest() != pin.blake3:
+        return None
+    before = parse_model(TreeProvenance, parse_json(data, PROVENANCE), PROVENANCE)
+    return _tools(before.dependencies)
 
 
 def _kept(manifest: Manifest, lock: Lock, link: ChainPin, old: Lock | None) -> BuildPin | None:

@@ -12,6 +12,12 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from artifact.model.base import Hex64, Model, Name, RelPath, Text
 
+TOOLKIT = "CUDA Toolkit"
+"""The manifest's dependency that pins nvcc."""
+
+HEADERS = "CUTLASS"
+"""The manifest's dependency that pins the headers from outside of the tree."""
+
 
 class EntryResources(Model):
     """What the assembler says of one kernel entry of a translation unit."""

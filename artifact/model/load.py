@@ -249,11 +249,6 @@ def model_error(error: ValidationError, where: str) -> VerificationError:
     )
 
 
-def load_toml(model: type[M], data: bytes, where: str) -> M:
-    """A TOML document as its model."""
-    return parse_model(model, parse_toml(data, where), where)
-
-
 def load_json(
     document: str, model: type[M], data: bytes, where: str, *, trusted: bool = False
 ) -> M:

@@ -11,14 +11,11 @@ import pytest
 
 from artifact.bench.gates import expected_controls, judge_figures
 from artifact.bench.messages import ControlFigures
-from artifact.model.load import load_toml
-from artifact.model.manifest import Manifest
+from artifact.integrity.documents import load_manifest
 from artifact.model.results import Figures
 
 ROOT = Path(__file__).resolve().parents[2]
-MANIFEST = load_toml(
-    Manifest, (ROOT / "manifests/artifact.toml").read_bytes(), "manifests/artifact.toml"
-)
+MANIFEST = load_manifest(ROOT)
 DEMO = MANIFEST.workload("cpu-demo")
 BACKENDS = MANIFEST.backends_of("cpu-demo")
 

@@ -25,7 +25,7 @@ from artifact.build.plan import choose, make_units
 from artifact.errors import ArtifactError, EnvironmentUnmet, ExitCode, VerificationError
 from artifact.integrity.documents import load_manifest
 from artifact.integrity.lockfile import write_lock
-from artifact.model.build import BuildFacts
+from artifact.model.build import HEADERS, BuildFacts
 
 
 def build(
@@ -487,6 +487,41 @@ def test_the_lock_pins_the_machine_code_of_a_build_of_these_files(native_artifac
     edit(native_artifact, "runtime/worker.hpp", "// another byte")
     lock = json.loads((native_artifact / "manifests/lock.json").read_text())
     assert [link["build"] for link in lock["chain"]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        (('role = "compiles the', 'role = "makes code of the'), True),
+        (('version = "13.0.88"', 'version = "13.1.80"'), False),
+        (("\n[[dependencies]]", f"\n[[dependencies]]\nname = '{HEADERS}'\nversion = '4.3.0'\n"
+          "role = 'x'\n\n[[dependencies]]"), False),
+    ],
+)  # fmt: skip
+def test_a_pin_of_other_tools_than_the_manifest_names_is_not_kept(
+    native_artifact: Path, change: tuple[str, str], kept: bool
+) -> None:
+    build(native_artifact)
+    before = write_lock(native_artifact).lock
+    assert all(link.build for link in before.chain)
+    shutil.rmtree(native_artifact / "build")
+    path = native_artifact / "manifests/artifact.toml"
+    text = path.read_text()
+    assert text.count(change[0]) == 1
+    path.write_text(text.replace(*change))
+    outcome = write_lock(native_artifact)
+    assert [link.build for link in outcome.lock.chain] == (
+        [link.build for link in before.chain] if kept else [None, None]
+    )
+    assert len(outcome.unbuilt) == (0 if kept else 2)
+
+
+def test_a_pin_whose_tools_nothing_says_is_not_kept(native_artifact: Path) -> None:
+    build(native_artifact)
+    write_lock(native_artifact)
+    shutil.rmtree(native_artifact / "build")
+    (native_artifact / "manifests/provenance.json").write_text("{}")
+    assert [link.build for link in write_lock(native_artifact).lock.chain] == [None, None]
 
 
 @pytest.mark.parametrize("spoil", ["cubin", "flags", "record", "generated"])

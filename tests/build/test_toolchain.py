@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from artifact.build import headers, toolchain
+from artifact.build import toolchain
 from artifact.build.headers import find_headers, headers_difference
 from artifact.build.toolchain import (
     find_companion,
@@ -21,7 +21,8 @@ from artifact.build.toolchain import (
     nvcc_home,
 )
 from artifact.errors import EnvironmentUnmet
-from artifact.model.load import load_toml
+from artifact.model.build import HEADERS, TOOLKIT
+from artifact.model.load import parse_model, parse_toml
 from artifact.model.manifest import Manifest
 
 NVCC = """#!/bin/sh
@@ -247,9 +248,9 @@ def test_headers_in_a_checkout_name_its_commit(tmp_path: Path) -> None:
 
 def manifest_with(dependency: str) -> Manifest:
     text = (Path(__file__).parents[1] / "assets/workers/artifact.toml").read_text()
-    for name in (toolchain.TOOLKIT, headers.HEADERS):
+    for name in (TOOLKIT, HEADERS):
         text += f'\n[[dependencies]]\nname = "{name}"\nrole = "a test"\n{dependency}\n'
-    return load_toml(Manifest, text.encode(), "artifact.toml")
+    return parse_model(Manifest, parse_toml(text.encode(), "artifact.toml"), "artifact.toml")
 
 
 def test_what_differs_from_the_pins(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from artifact.model.load import (
     dotted,
     dump_json,
     load_json,
-    load_toml,
     parse_json,
     parse_model,
     parse_toml,
@@ -239,5 +238,6 @@ def test_what_is_written_was_checked_and_reads_back(monkeypatch: pytest.MonkeyPa
 
 def test_toml_as_a_model() -> None:
     text = f'path = "a"\nsize = 1\nexecutable = false\nblake3 = "{"0" * 64}"\nsha256 = "{"1" * 64}"'
-    assert load_toml(FilePin, text.encode(), "doc") == FilePin(**PIN)
-    assert error(load_toml, FilePin, b"path = 'a'\nsize = nan", "doc").where
+    assert parse_model(FilePin, parse_toml(text.encode(), "doc"), "doc") == FilePin(**PIN)
+    value = parse_toml(b"path = 'a'\nsize = nan", "doc")
+    assert error(parse_model, FilePin, value, "doc").where
