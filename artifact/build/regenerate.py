@@ -133,32 +133,41 @@ def write(root: Path, made: Generated, known: Sequence[str]) -> Path | None:
     return copy
 
 
-def require_same(made: Generated) -> None:
+def require_same(*made: Generated) -> None:
     """Do nothing where the tree has exactly what was generated.
 
     Raises:
-        VerificationError: with the first differing lines.
+        VerificationError: with the first differing lines of each file that differs.
     """
-    if made.same:
+    different = [one for one in made if not one.same]
+    if not different:
         return
-    path = made.kernel.generated
-    if made.present is None:
-        raise VerificationError(
-            "a generated file is missing", where=path, next=f"artifact regenerate {_name(made)}"
-        )
+    errors = [_difference(one) for one in different]
+    if len(errors) == 1:
+        raise errors[0]
+    lines = [(f"{error.where}: {error.what}", *error.details) for error in errors]
     raise VerificationError(
+        f"{len(errors)} generated files are not what the compiler makes of their sources",
+        where=", ".join(one.kernel.generated for one in different),
+        cause=errors[0].cause,
+        next=f"artifact regenerate {' '.join(one.kernel.name for one in different)}",
+        details=tuple(line for group in lines for line in group),
+    )
+
+
+def _difference(made: Generated) -> VerificationError:
+    path, command = made.kernel.generated, f"artifact regenerate {made.kernel.name}"
+    if made.present is None:
+        return VerificationError("a generated file is missing", where=path, next=command)
+    return VerificationError(
         "a generated file is not what the compiler makes of its source",
         where=f"{path}, of {made.kernel.source}",
         expected=f"blake3:{made.blake3}, by {_compiler(made.data)}",
         found=f"blake3:{blake3(made.present).hexdigest()}, by {_compiler(made.present)}",
         cause="its source, the compiler or its flags changed, or it was edited by hand",
-        next=f"artifact regenerate {_name(made)}",
+        next=command,
         details=_diff(made.present, made.data, path),
     )
-
-
-def _name(made: Generated) -> str:
-    return made.kernel.name
 
 
 def _compiler(data: bytes) -> str:

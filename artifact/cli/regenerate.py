@@ -35,8 +35,8 @@ def command(
 
     Examples:  artifact regenerate NAME    artifact regenerate --check
 
-    Exit code 1 where a source does not compile or, with --check, a file is not what the
-    compiler makes of its source.
+    Exit code 1 where a source does not compile or, with --check, files are not what the
+    compiler makes of their sources: each is named, with its first differing lines.
     """
     from artifact.build import regenerate
     from artifact.build.compiler import find_compiler
@@ -55,8 +55,7 @@ def command(
         for text in made[-1].said:
             out.note(text)
     if check:
-        for generated in made:
-            regenerate.require_same(generated)
+        regenerate.require_same(*made)
     else:
         try:
             pins = {pin.path: pin.blake3 for pin in load_lock(place).files}
