@@ -19,15 +19,19 @@ def command(
     """Pin the tree as it is now, after an intended change, and print what changed.
 
     Writes manifests/schema/, manifests/provenance.json and manifests/lock.json. Refuses what
-    cannot be pinned: symlinks, names that are not portable, stale generated files. The
-    machine code of a native backend is pinned where build/ has a build of these very files.
+    cannot be pinned: symlinks, names that are not portable, generated files that are stale
+    or not what the compiler in their stamp makes of their source. The machine code of a native
+    backend is pinned where build/ has a build of these very files.
 
     Examples:  artifact lock    artifact lock --json
     """
+    from artifact.build.proof import require_generated
     from artifact.integrity.lockfile import write_lock
 
     out = Output(json=json, quiet=quiet, verbose=verbose, color=not no_color)
-    outcome = write_lock(find_root(Path.cwd(), root))
+    place = find_root(Path.cwd(), root)
+    require_generated(place)
+    outcome = write_lock(place)
     for line in outcome.changes:
         out.say(line)
     if not outcome.changes:
