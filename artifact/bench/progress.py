@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from artifact.bench.schedule import Window
-from artifact.model.results import Phase
+if TYPE_CHECKING:
+    from artifact.bench.schedule import Window
+    from artifact.model.results import Phase
 
 
 class Progress:

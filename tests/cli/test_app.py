@@ -106,6 +106,30 @@ def test_what_it_prints_of_itself(
     assert out.startswith(words)
 
 
+def test_no_help_page_imports_what_takes_long(tmp_path: Path) -> None:
+    """Libraries are for commands that do something: a page of help needs none of them."""
+    program = """
+import contextlib, io, json, sys
+from artifact.cli import app
+HEAVY = {"blake3", "jinja2", "jsonschema", "lark", "matplotlib", "numpy", "packaging", "pydantic",
+         "pydantic_core", "pynvml", "rich", "scipy", "uv", "zlib_ng"}
+pages = [[name] for name in app.COMMANDS] + [["env", "check"], ["env", "create"], ["env", "lock"]]
+for page in [[], *pages]:
+    sys.argv = ["artifact", *page, "--help"]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        app.main()
+    usage = " ".join(["Usage: artifact", *page])
+    print(json.dumps([usage in printed.getvalue(), usage, sorted(HEAVY & set(sys.modules))]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    pages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(pages) == len(COMMANDS) + 4
+    assert [page for page in pages if page[0] is not True or page[2]] == []
+
+
 @pytest.mark.parametrize(
     ("raised", "code"),
     [("typer.Abort()", 130), ("KeyboardInterrupt()", 130), ("typer.Exit(5)", 5)],
