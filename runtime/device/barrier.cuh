@@ -39,10 +39,6 @@ __device__ __forceinline__ void mbarrier_arrive_expect(uint64_t* barrier, unsign
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
-// More bytes for the same generation (a joined trigger's further loads).
-__device__ __forceinline__ void mbarrier_expect(uint64_t* barrier, unsigned bytes) {
-  asm volatile("mbarrier.expect_tx.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
-}
 
 // Blocks until the phase with this parity is complete. A barrier that never completed a phase answers
 // "complete" for parity 1: that is what a ready event waits for first.
