@@ -50,7 +50,7 @@ RULES = GateRules(
         Control(name="dropped", positions=("first", "last"), description="dropped"),
     ),
 )
-EXPECTED = Witness(implementation="numpy", threads=4)
+EXPECTED = Witness(implementation="numpy", threads=4, grid=("2", "1", "1"))
 LOCK = Lock(
     lock_version=1,
     artifact="toy",
@@ -164,7 +164,9 @@ def run(order: str = "paper", **changes: Any) -> RunResults:
         ),
         "checks": tuple(check_record(b, s) for b in NAMES for s in SHAPES),
         "witnesses": tuple(
-            witness.require(b, s, EXPECTED, {"implementation": "numpy", "threads": 4})
+            witness.require(
+                b, s, EXPECTED, {"implementation": "numpy", "threads": 4, "grid": "2x1x1"}
+            )
             for b in NAMES
             for s in SHAPES
         ),
@@ -416,6 +418,8 @@ R = "results: results.json: "
         (drop("witnesses"), ["witnesses: a, N=4: is not there"]),
         (double("witnesses"), ["witnesses: a, N=4: stands 2 times"]),
         (put("witnesses", 0, "facts", "threads", 5), ["witnesses[0] (a, N=4): threads: expected"]),
+        (put("witnesses", 0, "facts", "grid", "4x1x1"), ["witnesses[0] (a, N=4): grid: expected"]),
+        (put("witnesses", 0, "expected", "grid", "x"), ["witnesses[0] (a, N=4).expected: is no"]),
         (put("witnesses", 0, "facts", {}), ["witnesses[0] (a, N=4): implementation", "..."]),
         (put("witnesses", 0, "expected", "speed", 1), ["witnesses[0] (a, N=4).expected: holds"]),
         (put("witnesses", 0, "expected", "threads", -1), ["witnesses[0] (a, N=4).expected: is no"]),

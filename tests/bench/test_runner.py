@@ -28,6 +28,7 @@ from artifact.errors import (
     VerificationError,
 )
 from artifact.integrity.documents import load_manifest
+from artifact.integrity.lockfile import write_lock
 from artifact.model.load import check_schema
 
 
@@ -320,6 +321,20 @@ def test_a_fault_ends_the_suite_and_says_all_that_helps(
     assert progress.closed
     assert workers_of(fake_artifact) == []
     assert verify_run(folder).findings
+
+
+def test_the_grid_of_a_shape_is_held_against_the_facts(fake_artifact: Path) -> None:
+    path = fake_artifact / "manifests/artifact.toml"
+    witness = 'witness = { implementation = "fake" }'
+    path.write_text(
+        path.read_text().replace(witness, witness.replace(" }", ', grid = ["N/2", "M"] }'), 1)
+    )
+    write_lock(fake_artifact)
+    with pytest.raises(FallbackRefused) as caught:
+        run(fake_artifact, workload="tiny")
+    assert caught.value.found == "grid: expected '4x2x1', but it is not reported"
+    (record,) = results_of(only_run(fake_artifact))["witnesses"]
+    assert record["expected"]["grid"] == "4x2x1"
 
 
 def test_a_changed_worker_is_never_executed(fake_artifact: Path) -> None:
