@@ -446,7 +446,11 @@ def test_scratch_is_removed(
 
 
 @pytest.mark.usefixtures("no_pages")
-def test_results_are_written_during_the_timing(fake_artifact: Path) -> None:
+def test_results_are_written_during_the_timing(
+    fake_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long a write takes on a busy machine, it is not put off.
+    monkeypatch.setattr("artifact.bench.rundir._MAX_SHARE", float("inf"))
     seen: list[int] = []
 
     def look(phase: str, label: str) -> None:
@@ -455,9 +459,9 @@ def test_results_are_written_during_the_timing(fake_artifact: Path) -> None:
             assert document["complete"] is False
             seen.append(len(document["samples"]))
 
-    run(fake_artifact, Recorder(look), worker_env=("alpha:LAUNCH_MS=40",))
-    assert seen == sorted(seen)
-    assert max(seen) > 6
+    run(fake_artifact, Recorder(look))
+    assert len(seen) > 6
+    assert seen == list(range(len(seen)))
 
 
 @pytest.mark.usefixtures("no_pages")
