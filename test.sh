@@ -46,4 +46,4 @@ step ruff format --check .
 step mypy
 step python licenses/lint.py --quiet
 step artifact verify
-step python -m pytest -n 2 --dist loadgroup -q "$@"
+step python -m pytest -n 2 --dist worksteal -q "$@"

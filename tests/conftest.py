@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -24,6 +25,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# One BLAS thread, as workers have it: on a busy machine more of them spin for one another, and a
+# test of two seconds takes thirty. It is read when numpy is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory):
@@ -31,6 +36,31 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def once(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A folder that one process of the session fills for all of them: ``once(name, fill)``."""
+    base = tmp_path_factory.getbasetemp()
+    # Each process of xdist has a folder of its own in that of the session.
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "once"
+    shared.mkdir(exist_ok=True)
+
+    def made(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, filled = shared / name, shared / f"{name}.filled"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not filled.exists():
+                # What another process began and failed to fill.
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                fill(folder)
+                filled.touch()
+        return folder
+
+    return made
 
 
 @pytest.fixture

@@ -23,6 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = load_manifest(ROOT)
 UNITS = make_units(MANIFEST, MANIFEST.backends)
 
+REGISTERS = {"v1": 255, "v2": 168, "v3": 168, "v4": 168}
+"""At most, for each thread: a launch of 384 threads has 168, which setmaxnreg deals out."""
+
 
 @pytest.mark.parametrize("kernel", MANIFEST.kernels, ids=lambda kernel: kernel.name)
 def test_the_generated_file_is_what_its_source_compiles_to(kernel) -> None:
@@ -50,7 +53,7 @@ def tools() -> Tools:
 def test_nvcc_makes_the_executable_that_the_manifest_asks_for(
     unit, tools: Tools, tmp_path: Path
 ) -> None:
-    """No spills, no serialized wgmma, every expected instruction; the pinned machine code."""
+    """No spills, no serialized wgmma, no warning, every expected instruction, the pinned code."""
     root = tmp_path / "tree"
     pins = {}
     for folder in ("kernels", "generated", "runtime"):
@@ -63,5 +66,8 @@ def test_nvcc_makes_the_executable_that_the_manifest_asks_for(
     context = Context(root, MANIFEST, tools, pins, False, Processes())
     build, new = compile_unit(context, unit)
     assert new and build.differences == ()
+    assert "warning" not in unit.log(root).read_text(encoding="utf-8")
+    (entry,) = (entry for entry in build.entries if entry.measured)
+    assert entry.registers <= REGISTERS[unit.backend]
     link = next((link for link in load_lock(ROOT).chain if link.kernel == unit.kernel.name), None)
     assert bit_identical(build, link) in (None, True)

@@ -172,7 +172,7 @@ def test_which_published_run_is_taken(slower, published, tmp_path):
     (tree / "results").mkdir()
     text = (ROOT / "manifests/artifact.toml").read_text("utf-8")
     names = f'published = ["ours-1", "{RUN}", "ours-2", "measured"]'
-    listed = re.sub(r"(?m)^published = .*$", names, text)
+    listed = re.sub(r"(?ms)^published = \[.*?\]$", names, text)
     (tree / "manifests/artifact.toml").write_text(listed, "utf-8")
     shutil.copytree(ROOT / "results" / RUN, tree / "results" / RUN)
     for name, day in (("ours-1", "03"), ("ours-2", "02")):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from artifact.build.toolchain import find_nvcc
-from artifact.errors import ArtifactError
+from artifact.build.tools import ToolOptions, find_tools
+from artifact.errors import EnvironmentUnmet
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests/assets/native"
@@ -26,25 +27,29 @@ Compile = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def compile_native(tmp_path_factory: pytest.TempPathFactory) -> Compile:
-    """Compile or link files against runtime/; warnings are errors."""
+def compile_native(once: Callable[[str, Callable[[Path], object]], Path]) -> Compile:
+    """Compile or link files against runtime/; warnings are errors. One command runs once."""
     try:
-        nvcc = find_nvcc().path
-    except ArtifactError as error:
-        pytest.fail(f"these tests compile the runtime with nvcc, and there is none: {error}")
+        tools = find_tools(ToolOptions())
+    except EnvironmentUnmet as error:
+        pytest.skip(error.what)
 
     def build(output: str, *arguments: str | Path) -> Path:
-        result = tmp_path_factory.mktemp("native") / output
-        command = [nvcc, *FLAGS, *arguments, "-I", ROOT / "runtime", "-o", result]
-        done = subprocess.run(
-            [str(word) for word in command],
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return result
+        includes = ("-I", ROOT / "runtime")
+        command = [tools.nvcc.path, *FLAGS, *arguments, *includes, *tools.link_flags, "-o"]
+
+        def fill(folder: Path) -> None:
+            done = subprocess.run(
+                [str(word) for word in (*command, folder / output)],
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+
+        name = hashlib.sha256("\0".join([output, *map(str, command)]).encode()).hexdigest()[:12]
+        return once(f"{output}-{name}", fill) / output
 
     return build
 
@@ -58,7 +63,7 @@ def checks(compile_native: Compile) -> Path:
 @pytest.fixture(scope="session")
 def naive_object(compile_native: Compile) -> Path:
     """A kernel's program with a plain kernel, not yet linked."""
-    return compile_native("naive.o", "-O2", FAST, *SANITIZED, "-c", SOURCES / "naive.cu")
+    return compile_native("naive.o", "-O1", FAST, *SANITIZED, "-c", SOURCES / "naive.cu")
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,6 @@ import pytest
 
 from artifact.bench.messages import answer_adapter
 
-pytestmark = pytest.mark.xdist_group("native")
-
 GATES = {"atol": 0.05, "rtol": 0.1, "band_axis": "S", "band_rows": 256}
 SHAPE = {"B": 1, "S": 384, "H": 2, "D": 128}
 CONTROLS = [

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.xdist_group("native")
-
 Ask = Callable[..., str]
 
 scalars = (

@@ -16,8 +16,6 @@ import pytest
 
 from artifact.model.results import Figures
 
-pytestmark = pytest.mark.xdist_group("native")
-
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests/assets/native"
 Ask = Callable[..., str]

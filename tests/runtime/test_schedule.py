@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,11 @@ Lists = list[tuple[int, list[Task]]]
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("schedule") / "schedule"
+def program(once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     source = ROOT / "tests/assets/native/schedule.cpp"
     flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined"]
-    subprocess.run(["g++", *flags, "-I", ROOT / "runtime", source, "-o", built], check=True)
-    return built
+    command = ["g++", *flags, "-I", ROOT / "runtime", source, "-o"]
+    return once("schedule", lambda to: subprocess.run([*command, to / "made"], check=True)) / "made"
 
 
 def schedule(program: Path, *numbers: int, fixed: str | None = None) -> Lists:

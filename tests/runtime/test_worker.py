@@ -13,8 +13,6 @@ import pytest
 
 from artifact.bench.messages import answer_adapter
 
-pytestmark = pytest.mark.xdist_group("native")
-
 SHAPE = {"B": 1, "S": 256, "H": 2, "D": 128}
 # No GPU of the machine that runs the tests may be seen: what is tested here does not depend on one.
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "ASAN_OPTIONS": "detect_leaks=0"}
