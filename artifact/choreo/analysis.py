@@ -20,6 +20,7 @@ from artifact.choreo.events import gather, plan_events
 from artifact.choreo.fragments import plan_fragments
 from artifact.choreo.function_names import check_function_names
 from artifact.choreo.futures import plan_futures
+from artifact.choreo.handoffs import check_handoffs
 from artifact.choreo.hazards import check_hazards
 from artifact.choreo.jumps import check_jumps
 from artifact.choreo.levels import plan_levels
@@ -85,6 +86,7 @@ def _run(tables: Tables, diagnostics: Diagnostics) -> None:
     plan_transfers(tables, diagnostics, values, places)
     check_hazards(tables, diagnostics, found, places)
     check_arrivals(tables, diagnostics, found, places)
+    check_handoffs(tables, diagnostics, found, places)
     check_barriers(tables, diagnostics)
     check_calls(tables, diagnostics)
     check_resources(tables, diagnostics, values, places)

@@ -47,12 +47,21 @@ def fits(value: Value, type_: str) -> bool:
     """Whether an integer type holds a value."""
     bits = int(type_[1:])
     low, high = (0, 1 << bits) if type_[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
-    return value == int(value) and low <= value < high if math.isfinite(value) else False
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    return value == int(value) and low <= value < high
 
 
 def in_range(value: float, type_: str) -> bool:
     """Whether an integer type holds a value without its fraction."""
     return math.isfinite(value) and fits(math.trunc(value), type_)
+
+
+def same_after(value: Value, type_: str | None) -> bool:
+    """Whether a constant is what it was after its conversion to a declared type."""
+    if type_ == "bool":
+        return value in (0, 1)
+    return type_ not in INTEGERS or fits(value, type_)
 
 
 def common(left: str, right: str) -> str:
@@ -103,6 +112,8 @@ def fold(op: str, left: Value, right: Value, type_: str) -> Value | None:
             return left != right
     if type_ in FLOATS:
         return _fold_float(op, float(left), float(right))
+    if any(isinstance(v, float) and not math.isfinite(v) for v in (left, right)):
+        return None
     value = _fold_integer(op, int(left), int(right))
     if value is None or type_ not in INTEGERS:
         return None
@@ -120,10 +131,17 @@ def _fold_float(op: str, left: float, right: float) -> float | None:
             case "*":
                 return left * right
             case "/":
-                return left / right if right else math.copysign(math.inf, left * right)
+                return left / right if right else _by_zero(left, right)
     except OverflowError:
         return math.inf
     return None
+
+
+def _by_zero(left: float, right: float) -> float:
+    """IEEE 754: infinite with the sign of both, not a number of zero and of what is none."""
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
 
 
 def _fold_integer(op: str, left: int, right: int) -> int | None:

@@ -22,7 +22,7 @@ def check_arrivals(
     tables: Tables, diagnostics: Diagnostics, found: dict[Symbol, Uses], places: Places
 ) -> None:
     """Check every read of a tile that only asynchronous loads fill."""
-    arrivals = _Arrivals(tables, found, places)
+    arrivals = Arrivals(tables, found, places)
     for stmt in statements(tables.function.body):
         for place, buffer in arrivals.reads(stmt):
             loads = arrivals.loads(buffer)
@@ -37,7 +37,9 @@ def check_arrivals(
                 )
 
 
-class _Arrivals:
+class Arrivals:
+    """What reads a loaded tile, what loads it, and which events tell that it is there."""
+
     def __init__(self, tables: Tables, found: dict[Symbol, Uses], places: Places) -> None:
         self.tables = tables
         self.found = found
@@ -90,11 +92,19 @@ class _Arrivals:
 
     def known(self, stmt: syntax.Stmt, loads: set[Symbol]) -> bool:
         """Whether waits before a statement say, be it by others, that a load is complete."""
-        known = self._waited_before(stmt)
-        ahead = list(known)
-        for symbol in ahead:
-            if symbol in self.found:
-                for trigger in self.found[symbol].plain + self.found[symbol].after:
+        return any(self.tells(symbol, loads) for symbol in self._waited_before(stmt))
+
+    def tells(self, symbol: Symbol, loads: set[Symbol]) -> bool:
+        """Whether who waits for a symbol knows that one of the loads is complete.
+
+        A ready event tells nothing: its first generation is complete before any load is.
+        """
+        known = {symbol}
+        ahead = [symbol]
+        for one in ahead:
+            uses = self.found.get(one)
+            if uses is not None and not uses.ready:
+                for trigger in uses.plain + uses.after:
                     more = self._waited_before(trigger.stmt) - known
                     known |= more
                     ahead += more

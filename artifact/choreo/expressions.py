@@ -18,7 +18,6 @@ from artifact.choreo.arithmetic import (
     FLOATS,
     INTEGERS,
     UNARY_FLOAT,
-    Value,
     common,
     fits,
     fold,
@@ -26,6 +25,7 @@ from artifact.choreo.arithmetic import (
     fold_unary,
     in_range,
     literal_type,
+    same_after,
 )
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.names import ALIASES, bound_of
@@ -234,15 +234,9 @@ class Expressions:
         node = symbol.node
         if symbol.kind == "scalar" and isinstance(node, syntax.ScalarDecl | syntax.Assign):
             value = self.tables.constants.get(node.value)
-            if value is not None and self._same_after(value, symbol.type):
+            if value is not None and same_after(value, symbol.type):
                 self.tables.constants[expr] = value
         return symbol.type or "s32"
-
-    def _same_after(self, value: Value, type_: str | None) -> bool:
-        """Whether a constant is what it was after its conversion to a declared type."""
-        if type_ == "bool":
-            return value in (0, 1)
-        return type_ not in INTEGERS or fits(value, type_)
 
     def _increment(self, expr: syntax.Increment, whole: bool) -> str:
         type_ = self.integer(expr.name, f"'{expr.op}'")

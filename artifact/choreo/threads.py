@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from artifact.choreo import syntax
-from artifact.choreo.arithmetic import fold, fold_call, fold_unary
+from artifact.choreo.arithmetic import fold, fold_call, fold_unary, same_after
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.traverse import Places, bodies, own, statements
@@ -139,7 +139,11 @@ class ThreadValues:
                     return tuple(t // plan.unit % plan.bound for t in range(self._count))
                 node = symbol.node
                 if symbol.kind == "scalar" and isinstance(node, syntax.ScalarDecl | syntax.Assign):
-                    return self.of(node.value)
+                    values = self.of(node.value)
+                    kept = values is not None and all(
+                        same_after(value, symbol.type) for value in values
+                    )
+                    return values if kept else None
                 return None
             case syntax.Unary():
                 type_ = tables.types.get(expr, "s32")
