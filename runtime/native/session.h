@@ -59,6 +59,11 @@ inline void require_supported(const Shape& shape) {
     throw Refused("unsupported_shape", "the grid is too large", "B and H of at most 65535",
                   "B=" + std::to_string(shape.batch) + ", H=" + std::to_string(shape.heads));
   }
+  // Rows of the flattened tensors are 32-bit coordinates of TMA; sizes in bytes then fit 64 bits too.
+  if (std::int64_t(shape.batch) * shape.seq > std::int64_t(1) << 30) {
+    throw Refused("unsupported_shape", "there are too many rows", "B*S of at most 1073741824",
+                  "B=" + std::to_string(shape.batch) + ", S=" + std::to_string(shape.seq));
+  }
 }
 
 inline double milliseconds_of(std::chrono::steady_clock::duration time) {

@@ -99,6 +99,7 @@ def test_requests_that_cannot_be_answered(
         ({"S": 256.0}, "a dimension is missing", "256.0"),
         ({"H": 2**31}, "a dimension is missing", "2147483648"),
         ({"H": 65536}, "the grid is too large", "B=1, H=65536"),
+        ({"B": 32768, "S": 65536}, "there are too many rows", "B=32768, S=65536"),
         ({"HKV": 8}, "a dimension is not supported", "HKV"),
     ],
 )
