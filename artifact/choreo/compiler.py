@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from artifact.choreo.diagnostics import CompileError, Diagnostics, render
 from artifact.choreo.syntax import File, Function, Node, Span
+
+#: Nested calls for the deepest expression that the parser lets through, in every pass.
+_CALLS = 5000
 
 
 @dataclass(frozen=True)
@@ -81,13 +85,17 @@ class _Guard:
     diagnostics: Diagnostics
     functions: tuple[Function, ...] = field(default=())
 
+    limit: int = field(default_factory=sys.getrecursionlimit, init=False)
+    """Python's own, which is there again behind the guard."""
+
     def __enter__(self) -> None:
-        pass
+        sys.setrecursionlimit(max(self.limit, _CALLS))
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         import textwrap
         import traceback
 
+        sys.setrecursionlimit(self.limit)
         if not isinstance(error, Exception) or isinstance(error, CompileError):
             return
         place = Span(1, 1, 1, 2)
@@ -101,14 +109,16 @@ class _Guard:
                 place = nodes[0].span
         if isinstance(error, RecursionError):
             message = "the program is nested too deeply for this compiler"
+            repair = "put statements into fewer blocks, and name parts of long expressions"
         else:
+            repair = "the fault is not in the program: please report it with the file"
             what = textwrap.shorten(f"{type(error).__name__}: {error}", 160, placeholder=" ..")
             message = f"internal error of the compiler: {what} (at {at})"
         self.diagnostics.error(
             "internal",
             Span(place.line, place.column, place.line, place.column + 1),
             message,
-            repair="the fault is not in the program: please report it with the file",
+            repair=repair,
         )
         raise CompileError(
             self.diagnostics.path, self.diagnostics.in_order(), self.diagnostics.text

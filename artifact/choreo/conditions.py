@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from artifact.choreo.diagnostics import Diagnostics
-from artifact.choreo.lexer import Token, integer
+from artifact.choreo.lexer import TOO_LARGE, Token, integer
 from artifact.choreo.macros import Expander, GaveUp, Macro
 
 
@@ -154,4 +154,6 @@ class _Condition:
         number = integer(token.text)
         if number is None:
             raise Undecided(f"'{token.text}' is no integer")
+        if number[0] >= TOO_LARGE:
+            raise Undecided("it has an integer of more than 64 bits")
         return number[0]

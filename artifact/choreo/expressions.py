@@ -27,6 +27,7 @@ from artifact.choreo.arithmetic import (
     literal_type,
     same_after,
 )
+from artifact.choreo.constant_rules import by_zero, check_indices, shifts
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.names import ALIASES, bound_of
 from artifact.choreo.tables import Tables
@@ -189,17 +190,8 @@ class Expressions:
                     self.integer(index, "an index")
                 base = self.tables.uses.get(expr.base)
                 tensor = base.node if base is not None else None
-                if isinstance(tensor, syntax.TensorParam) and len(expr.indices) != len(
-                    tensor.extents
-                ):
-                    self.diagnostics.error(
-                        "view-rank",
-                        expr,
-                        f"{len(expr.indices)} indices of {expr.base.id}, which has "
-                        f"{len(tensor.extents)} dimensions",
-                        rule="an element has one index for every dimension",
-                        repair="write as many indices as the tensor has dimensions",
-                    )
+                if isinstance(tensor, syntax.TensorParam):
+                    check_indices(self.tables, self.diagnostics, expr, tensor)
                 return (base.type if base is not None else None) or "f32"
             case syntax.Extent():
                 return self._extent(expr)
@@ -273,6 +265,8 @@ class Expressions:
         elif expr.op in ("<<", ">>") and not self._whole(expr.right):
             self.not_integer(expr, f"'{expr.op}'", self.tables.types[expr.right])
             return type_
+        elif expr.op in ("<<", ">>") and not shifts(self.tables, self.diagnostics, expr, type_):
+            return type_
         self._fold(expr, type_)
         return "bool" if expr.op in _COMPARISONS else type_
 
@@ -285,13 +279,7 @@ class Expressions:
         if expr.op in _INTEGER_ONLY and type_ not in INTEGERS:
             return
         if expr.op in ("/", "%") and right == 0 and type_ in INTEGERS:
-            self.diagnostics.error(
-                "division-by-zero",
-                expr,
-                "this divides by zero",
-                rule="a constant divisor is not zero",
-                repair="check the constant",
-            )
+            by_zero(self.diagnostics, expr)
         elif left is not None and right is not None:
             value = fold(expr.op, left, right, type_)
             if value is None:
@@ -343,6 +331,8 @@ class Expressions:
             type_ = self._meet(expr.args[0], expr.args[1])
             if expr.name == "cdiv" and type_ not in INTEGERS:
                 self.not_integer(expr, "cdiv", type_)
+            elif expr.name == "cdiv" and self.tables.constants.get(expr.args[1]) == 0:
+                by_zero(self.diagnostics, expr)
         else:
             types = [self.type_of(arg) for arg in expr.args]
             type_ = "f32"

@@ -40,10 +40,11 @@ def _event(threads: Threads, target: syntax.Target) -> Symbol:
 
 def _wait_event(threads: Threads, target: syntax.Target, event: Symbol) -> Steps:
     plan = threads.block.events.plans[event]
+    order = _order(threads, target)
     if plan.kind == "named":
         yield from threads.meet(threads.block.events.named[event], target, event=True)
+        _step(threads, target)
         return
-    order = _order(threads, target)
     number = _slot(threads, target, order, plan.slots)
     generation = None if order is None else order // plan.slots
     yield from threads.wait_for(event, number, generation, target)
@@ -56,10 +57,11 @@ def trigger(threads: Threads, node: syntax.Trigger) -> Steps:
         yield None
         event = threads.tables.uses[target.name]
         plan = threads.block.events.plans[event]
+        order = _order(threads, target)
         if plan.kind == "named":
             threads.block.events.named[event].arrive(threads, threads.mask, target)
+            _step(threads, target)
             continue
-        order = _order(threads, target)
         slots = threads.block.events.slots[event]
         whole = order is None and _names_all(threads, target, plan.slots)
         chosen = slots if whole else [slots[_slot(threads, target, order, plan.slots)]]

@@ -156,7 +156,16 @@ def integer(text: str) -> tuple[int, str] | None:
     Decimal and hexadecimal; a leading zero would be octal in C++ and is refused.
     """
     match = re.fullmatch(r"(0[xX][0-9a-fA-F]+|0|[1-9][0-9]*)([uU]?(?:l|L|ll|LL)?)", text)
-    return (int(match[1], 0), match[2].lower()) if match else None
+    if match is None:
+        return None
+    digits = match[1].lower().removeprefix("0x").lstrip("0") or "0"
+    # No literal of 64 bits is longer, and Python refuses to read very long ones.
+    value = int(match[1], 0) if len(digits) <= 64 else TOO_LARGE
+    return value, match[2].lower()
+
+
+#: Stands for every integer literal that no type holds, whatever its value.
+TOO_LARGE = 1 << 64
 
 
 def real(text: str) -> tuple[float, str] | None:

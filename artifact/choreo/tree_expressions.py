@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
 from artifact.choreo import syntax
+from artifact.choreo.arithmetic import fits, literal_type
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.lexer import TYPES, integer, real
 from artifact.choreo.syntax import Span
@@ -35,6 +37,9 @@ _UNSUPPORTED = {
     ".modspan": "write .subspan(..).at(..)",
     ".chunk": "write .chunkat(..)",
 }
+
+#: Levels of an expression; compiler.py allows as many calls as that takes.
+DEEPEST = 250
 
 
 class Malformed(Exception):
@@ -70,6 +75,7 @@ class Expressions:
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
+        self._depth = 0
         self._forms: dict[str, Callable[[Parsed], syntax.Expr]] = {
             "number": self._number,
             "string": self._string,
@@ -209,6 +215,21 @@ class Expressions:
         return self._forms[str(data)](tree), links
 
     def _any(self, tree: Parsed) -> syntax.Expr | syntax.View:
+        if self._depth == DEEPEST:
+            raise self.fail(
+                "unsupported",
+                span_of(tree),
+                f"an expression of more than {DEEPEST} levels",
+                rule="each operand of an operator, and each pair of parentheses, is a level",
+                repair="name parts of it: 'part = ..;'",
+            )
+        self._depth += 1
+        try:
+            return self._chained(tree)
+        finally:
+            self._depth -= 1
+
+    def _chained(self, tree: Parsed) -> syntax.Expr | syntax.View:
         base, links = self._chain(tree)
         if not links:
             return base
@@ -324,16 +345,38 @@ class Expressions:
     def _number(self, tree: Parsed) -> syntax.Expr:
         (token,) = tree.children
         text, span = str(token), span_of(tree)
+        literal: syntax.IntLit | syntax.FloatLit | None = None
         if (whole := integer(text)) is not None:
-            return syntax.IntLit(span, text, *whole)
-        if (fraction := real(text)) is not None:
-            return syntax.FloatLit(span, text, *fraction)
+            literal = syntax.IntLit(span, text, *whole)
+        elif (fraction := real(text)) is not None:
+            literal = syntax.FloatLit(span, text, *fraction)
+        if literal is not None:
+            self._holds(literal)
+            return literal
         repair = None
         if text.isdigit():
-            repair = f"write {int(text)}: a leading zero would be octal in C++"
+            repair = f"write {text.lstrip('0')}: a leading zero would be octal in C++"
         elif text[:-1].isdigit() and text[-1] in "fF":
             repair = f"write {text[:-1]}.0f"
-        raise self.fail("syntax", span, f"'{text}' is no number", repair=repair)
+        raise self.fail("syntax", span, f"'{_short(text)}' is no number", repair=repair)
+
+    def _holds(self, literal: syntax.IntLit | syntax.FloatLit) -> None:
+        """Check that the type of a literal holds its value."""
+        type_ = literal_type(literal)
+        if isinstance(literal, syntax.FloatLit):
+            held, repair = math.isfinite(literal.value), "write inf where that is meant"
+        else:
+            held = fits(literal.value, type_)
+            unsigned = "u" not in literal.suffix and fits(literal.value, "u64")
+            repair = f"write {literal.text}u" if unsigned else "use a number of at most 64 bits"
+        if not held:
+            raise self.fail(
+                "constant-overflow",
+                literal.span,
+                f"{_short(literal.text)} does not fit {type_}",
+                rule="the type of a literal holds its value",
+                repair=repair,
+            )
 
     def _string(self, tree: Parsed) -> syntax.Expr:
         return syntax.StringLit(span_of(tree), "".join(str(token)[1:-1] for token in tree.children))
@@ -375,3 +418,8 @@ class Expressions:
 def _likely(word: str, words: Iterable[str]) -> str | None:
     close = difflib.get_close_matches(word, sorted(words), n=1)
     return f"is {close[0]} meant?" if close else None
+
+
+def _short(text: str) -> str:
+    """A literal as messages show it."""
+    return text if len(text) <= 40 else f"{text[:32]}.. ({len(text)} characters)"

@@ -90,7 +90,8 @@ def test_a_fault_of_the_compiler_is_one_error_with_a_place(
     assert (found.code, found.span.line, found.span.column) == ("internal", 4, 3)
     assert found.message.startswith(message.removesuffix(" (at "))
     assert error.exit_code == 1
-    assert "report it" in str(found.repair)
+    expected = "name parts" if isinstance(failure, RecursionError) else "report it"
+    assert expected in str(found.repair)
 
 
 def test_an_interrupt_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +101,53 @@ def test_an_interrupt_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analysis, "analyse", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compile_text("int a;", "t.co")
+
+
+def _of(expression: str) -> str:
+    return (
+        "__co__ void f(global f32 [N] x) {\n  parallel.async b by [N] : block {\n"
+        f"    parallel t by [64] : thread {{\n      x.at(t) = {expression};\n    }}\n  }}\n}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("+".join(["x.at(t)"] * 5000), "unsupported"),
+        ("- " * 3000 + "x.at(t)", "unsupported"),
+        ("1" * 5000, "constant-overflow"),
+        ("0x" + "f" * 6000, "constant-overflow"),
+        ("1" * 5000 + ".0", "constant-overflow"),
+        ("0" * 5000 + "1", "syntax"),
+    ],
+    ids=["sum", "signs", "decimal", "hexadecimal", "real", "zeros"],
+)
+def test_what_is_too_large_is_refused_and_no_fault(expression: str, code: str) -> None:
+    (found,) = refused(_of(expression)).diagnostics
+    assert (found.code, found.span.line) == (code, 4)
+    assert len(found.message) < 200
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "+".join(["x.at(t)"] * 240),
+        "- " * 240 + "x.at(t)",
+        "__max(1.0f, " * 60 + "x.at(t)" + ")" * 60,
+        "t > 1 ? 1.0f : " * 240 + "x.at(t)",
+    ],
+    ids=["sum", "signs", "calls", "choices"],
+)
+def test_what_is_deep_compiles(expression: str) -> None:
+    limit = sys.getrecursionlimit()
+    assert "x[t] = " in compile_text(_of(expression), "t.co").cuda
+    assert sys.getrecursionlimit() == limit
+
+
+def test_a_condition_of_too_large_integers_is_left_to_the_host_compiler() -> None:
+    for condition in ("0x" + "f" * 6000, "1" * 5000, "+".join(["1"] * 5000)):
+        text = f"#if {condition}\n#endif\n{_of('1.0f')}"
+        assert compile_text(text, "t.co").functions == ("f",)
 
 
 def test_importing_the_package_is_light() -> None:

@@ -369,6 +369,22 @@ def test_a_ring_without_products(program: Make) -> None:
         np.testing.assert_array_equal(made.run(given, seed=seed).tensors["Out"], given["In"])
 
 
+def test_an_order_counts_where_a_named_barrier_stands_for_the_event(program: Make) -> None:
+    text = (ASSETS / "pipeline.co").read_text().replace("#define STAGES 3", "#define STAGES 1")
+    made = program(text)
+    assert {p.kind for s, p in made.tables.events.items() if s.name == "empty"} == {"named"}
+    given = {"In": normal(2048, 64), "Out": np.zeros((2048, 64), np.float32)}
+    for seed in range(2):
+        np.testing.assert_array_equal(made.run(given, seed=seed).tensors["Out"], given["In"])
+    # The one who waits may be the one who counts.
+    given = {"In": normal(1024, 64), "Out": np.zeros((1024, 64), np.float32)}
+    counting = text.replace("wait empty.at(order);", "wait empty.at(order++);").replace(
+        "trigger full.at(order++)", "trigger full.at(order - 1)"
+    )
+    assert counting != text
+    np.testing.assert_array_equal(program(counting).run(given).tensors["Out"], given["In"])
+
+
 def test_tensors_of_one_dimension(program: Make) -> None:
     made = program((GOLDEN / "vectors.co").read_text())
     x, y = np.arange(256, dtype=np.float32), np.ones((32, 64), np.float32)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import divide, fits, fold
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.parse import parse_file
 
 
 @pytest.mark.parametrize(
@@ -128,3 +132,80 @@ def test_unsigned_arithmetic_wraps_and_signed_arithmetic_fits(
     assert fits(value, "u32")
     wide = fold(op, left, right, "s32")
     assert wide is None or fits(wide, "s32")
+
+
+@pytest.mark.parametrize(
+    ("expression", "code", "place"),
+    [
+        ("cdiv(n, 0)", "division-by-zero", "cdiv(n, 0)"),
+        ("cdiv(S, 2 - 2)", "division-by-zero", "cdiv(S, 2 - 2)"),
+        ("1u << 40", "shift-range", "40"),
+        ("S >> 32", "shift-range", "32"),
+        ("n << (0 - 1)", "shift-range", "(0 - 1)"),
+        ("__to<u64>(n) << 64", "shift-range", "64"),
+        ("ids.at(0 - 1)", "index-range", "0 - 1"),
+        ("18446744073709551616u", "constant-overflow", "18446744073709551616u"),
+        ("9223372036854775808", "constant-overflow", "9223372036854775808"),
+        ("1.0e999", "constant-overflow", "1.0e999"),
+    ],
+)
+def test_a_constant_without_a_meaning(
+    whole: Callable, expression: str, code: str, place: str
+) -> None:
+    text = (
+        "__co__ void f(global u32 [S] ids, int n) {\n  parallel b by [S] : block {\n"
+        f"    parallel t by [64] : thread {{\n      x = {expression};\n    }}\n  }}\n}}\n"
+    )
+    if code == "constant-overflow":
+        # The parser says it: there is no tree.
+        diagnostics = Diagnostics("t.co", text)
+        parse_file(text, "t.co", {}, diagnostics)
+        found = diagnostics.found
+    else:
+        found = whole(text).diagnostics.found
+    assert [(d.code, d.severity) for d in found] == [(code, "error")]
+    span = found[0].span
+    assert text.splitlines()[span.line - 1][span.column - 1 : span.end_column - 1] == place
+    assert found[0].rule and found[0].repair
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "1u << 31",
+        "__to<u64>(n) << 63",
+        "S >> 0",
+        "cdiv(n, 1)",
+        "ids.at(1000)",
+        "0xffffffffffffffffu",
+    ],
+)
+def test_a_constant_at_the_edge(whole: Callable, expression: str) -> None:
+    analysed = whole(
+        "__co__ void f(global u32 [S] ids, int n) {\n  parallel b by [S] : block {\n"
+        f"    parallel t by [64] : thread {{\n      x = {expression};\n    }}\n  }}\n}}\n"
+    )
+    assert [d.code for d in analysed.diagnostics.found if d.severity == "error"] == []
+
+
+@pytest.mark.parametrize(("index", "codes"), [("63", []), ("64", ["index-range"])])
+def test_an_index_of_a_constant_extent(whole: Callable, index: str, codes: list[str]) -> None:
+    analysed = whole(
+        "__co__ void f(global f32 [S, 64] x) {\n  parallel b by [S] : block {\n"
+        f"    parallel t by [64] : thread {{\n      x.at(b, {index}) = 1.0f;\n    }}\n  }}\n}}\n"
+    )
+    assert analysed.codes == codes
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "value"),
+    [(0.0, 0.0, math.nan), (1.0, 0.0, math.inf), (1.0, -0.0, -math.inf), (-2.0, 0.0, -math.inf)],
+)
+def test_a_float_divided_by_zero(left: float, right: float, value: float) -> None:
+    np.testing.assert_equal(fold("/", left, right, "f64"), value)
+
+
+def test_what_is_infinite_is_no_integer() -> None:
+    assert not fits(-math.inf, "s32")
+    assert not fits(1 << 100_000, "u64")
+    assert fold("+", -math.inf, 1, "s32") is None
