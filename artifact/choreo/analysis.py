@@ -27,6 +27,7 @@ from artifact.choreo.levels import plan_levels
 from artifact.choreo.liveness import check_liveness
 from artifact.choreo.mma import plan_mmas
 from artifact.choreo.names import resolve
+from artifact.choreo.order_rules import check_orders
 from artifact.choreo.resources import check_resources
 from artifact.choreo.scalars import check
 from artifact.choreo.shared import place_buffers
@@ -79,6 +80,7 @@ def _run(tables: Tables, diagnostics: Diagnostics) -> None:
     plan_futures(tables, diagnostics)
     found = gather(tables, diagnostics, values, places)
     check_targets(tables, diagnostics, found, places, values)
+    check_orders(tables, diagnostics, found, places)
     check_rules(tables, diagnostics, found, places)
     check_liveness(tables, diagnostics, found, places)
     check_definitions(tables, diagnostics)

@@ -19,6 +19,7 @@ from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import Use, Uses
 from artifact.choreo.names import bound_of
+from artifact.choreo.orders import reduced, value_of
 from artifact.choreo.print_expressions import print_expression
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.threads import ThreadValues
@@ -156,8 +157,8 @@ class _Targets:
             )
             return
         expr = order.name if isinstance(order, syntax.Increment) else order
-        reduced = self._reduced(expr)
-        modulus, full = reduced if reduced is not None else (0, expr)
+        below = reduced(self.tables, expr)
+        modulus, full = below[:2] if below is not None else (0, expr)
         if modulus % (2 * uses.slots):
             self.diagnostics.error(
                 "slot-as-order",
@@ -170,32 +171,9 @@ class _Targets:
             return
         self._restarts(uses, use, expr)
 
-    def _value(self, expr: syntax.Expr) -> syntax.Expr:
-        """What an immutable scalar stands for."""
-        while isinstance(expr, syntax.Name):
-            symbol = self.tables.uses.get(expr)
-            if symbol is None or symbol.kind != "scalar":
-                break
-            node = symbol.node
-            if not isinstance(node, syntax.ScalarDecl | syntax.Assign):
-                break
-            expr = node.value
-        return expr
-
-    def _reduced(self, expr: syntax.Expr) -> tuple[int, syntax.Expr] | None:
-        """The constant that an expression is reduced by, last of all, and what is reduced."""
-        value = self._value(expr)
-        if isinstance(value, syntax.Convert):
-            return self._reduced(value.operand)
-        if isinstance(value, syntax.Binary) and value.op in ("%", "&"):
-            right = self.tables.constants.get(value.right)
-            if isinstance(right, int):
-                return right if value.op == "%" else right + 1, value.left
-        return None
-
     def _restarts(self, uses: Uses, use: Use, expr: syntax.Expr) -> None:
         """An order that counts from a constant again in every pass of a loop."""
-        value = self._value(expr)
+        value = value_of(self.tables, expr)
         symbol = self.tables.uses.get(value) if isinstance(value, syntax.Name) else None
         if symbol is None:
             return
