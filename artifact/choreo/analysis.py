@@ -33,6 +33,7 @@ from artifact.choreo.scalars import check
 from artifact.choreo.shared import place_buffers
 from artifact.choreo.tables import Tables
 from artifact.choreo.threads import ThreadValues, plan_threads
+from artifact.choreo.tile_orders import check_tile_orders
 from artifact.choreo.transfers import plan_transfers
 from artifact.choreo.traverse import Places
 from artifact.choreo.views import plan_views
@@ -89,6 +90,7 @@ def _run(tables: Tables, diagnostics: Diagnostics) -> None:
     check_hazards(tables, diagnostics, found, places)
     check_arrivals(tables, diagnostics, found, places)
     check_handoffs(tables, diagnostics, found, places)
+    check_tile_orders(tables, diagnostics, found, places)
     check_barriers(tables, diagnostics)
     check_calls(tables, diagnostics)
     check_resources(tables, diagnostics, values, places)

@@ -92,7 +92,7 @@ class Arrivals:
 
     def known(self, stmt: syntax.Stmt, loads: set[Symbol]) -> bool:
         """Whether waits before a statement say, be it by others, that a load is complete."""
-        return any(self.tells(symbol, loads) for symbol in self._waited_before(stmt))
+        return any(self.tells(symbol, loads) for symbol in self.waited_before(stmt))
 
     def tells(self, symbol: Symbol, loads: set[Symbol]) -> bool:
         """Whether who waits for a symbol knows that one of the loads is complete.
@@ -105,12 +105,12 @@ class Arrivals:
             uses = self.found.get(one)
             if uses is not None and not uses.ready:
                 for trigger in uses.plain + uses.after:
-                    more = self._waited_before(trigger.stmt) - known
+                    more = self.waited_before(trigger.stmt) - known
                     known |= more
                     ahead += more
         return bool(known & loads)
 
-    def _waited_before(self, stmt: syntax.Stmt) -> set[Symbol]:
+    def waited_before(self, stmt: syntax.Stmt) -> set[Symbol]:
         """What some of a statement's threads wait for before it, in nested statements too."""
         mask = self.tables.threads.get(stmt) or 0
         return {
