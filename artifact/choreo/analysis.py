@@ -28,6 +28,7 @@ from artifact.choreo.liveness import check_liveness
 from artifact.choreo.mma import plan_mmas
 from artifact.choreo.names import resolve
 from artifact.choreo.order_rules import check_orders
+from artifact.choreo.preprocess import quoted_includes
 from artifact.choreo.resources import check_resources
 from artifact.choreo.scalars import check
 from artifact.choreo.shared import place_buffers
@@ -43,22 +44,25 @@ def analyse(file: syntax.File, diagnostics: Diagnostics) -> dict[syntax.Function
     """Everything known about each function; complete where ``diagnostics`` has no error."""
     functions = [part for part in file.parts if isinstance(part, syntax.Function)]
     check_function_names(functions, diagnostics)
-    return {function: _analyse(function, diagnostics) for function in functions}
+    headers = quoted_includes(file)
+    return {function: _analyse(function, diagnostics, headers) for function in functions}
 
 
-def _analyse(function: syntax.Function, diagnostics: Diagnostics) -> Tables:
+def _analyse(
+    function: syntax.Function, diagnostics: Diagnostics, headers: tuple[str, ...]
+) -> Tables:
     tables = Tables(function)
     # An error of another function does not end the analysis of this one.
     own = Diagnostics(diagnostics.path, diagnostics.text)
-    _run(tables, own)
+    _run(tables, own, headers)
     for diagnostic in own.found:
         if diagnostic not in diagnostics.found:
             diagnostics.found.append(diagnostic)
     return tables
 
 
-def _run(tables: Tables, diagnostics: Diagnostics) -> None:
-    resolve(tables, diagnostics)
+def _run(tables: Tables, diagnostics: Diagnostics, headers: tuple[str, ...]) -> None:
+    resolve(tables, diagnostics, headers)
     if diagnostics.failed:
         return
     conversions = check(tables, diagnostics)

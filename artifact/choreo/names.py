@@ -60,9 +60,16 @@ class _Scope:
         return set(self.names) | (self.outer.visible() if self.outer else set())
 
 
-def resolve(tables: Tables, diagnostics: Diagnostics) -> None:
-    """Fill ``symbols``, ``uses``, ``declares`` and ``fills``."""
-    names = _Names(tables, diagnostics)
+def resolve(tables: Tables, diagnostics: Diagnostics, headers: tuple[str, ...] = ()) -> None:
+    """Fill ``symbols``, ``uses``, ``declares`` and ``fills``.
+
+    Args:
+        tables: Those of the function.
+        diagnostics: Where findings go.
+        headers: What the file includes with quotes: their macros are the likely cause of a name
+            that nobody declares.
+    """
+    names = _Names(tables, diagnostics, headers)
     names.parameters(tables.function)
     for stmt in tables.function.body.body:
         names.statement(stmt)
@@ -77,9 +84,10 @@ def bound_of(symbol: Symbol) -> syntax.Expr:
 
 
 class _Names:
-    def __init__(self, tables: Tables, diagnostics: Diagnostics) -> None:
+    def __init__(self, tables: Tables, diagnostics: Diagnostics, headers: tuple[str, ...]) -> None:
         self.tables = tables
         self.diagnostics = diagnostics
+        self.headers = headers
         self.scope = _Scope(None)
         self.in_kernel = False
 
@@ -160,13 +168,18 @@ class _Names:
         symbol = self.scope.find(name.id)
         if symbol is None:
             near = difflib.get_close_matches(name.id, self.scope.visible(), 1)
+            repair = f"declare or #define {name.id}"
+            if near:
+                repair = f"did you mean {near[0]}?"
+            elif self.headers:
+                repair += f" in this file, also if {' or '.join(self.headers)} defines it"
             self.diagnostics.error(
                 "undeclared",
                 name,
                 f"{name.id} is used before it is declared",
                 rule="a name is visible from its declaration to the end of its block; macros of "
                 "included headers are not visible in a __co__ function",
-                repair=f"did you mean {near[0]}?" if near else f"declare or #define {name.id}",
+                repair=repair,
             )
             return None
         if symbol.kind == "future" and "shared" in allowed and "future" not in allowed:

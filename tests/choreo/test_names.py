@@ -104,3 +104,12 @@ def test_host_scalars_are_of_the_host(whole: Callable) -> None:
     assert analysed.codes == []
     assert analysed.symbol("past").host
     assert not analysed.symbol("y").host
+
+
+def test_a_name_that_an_included_header_may_define(whole: Callable) -> None:
+    text = "__co__ void f(global f32 [N] x) {\n  y = TILE_ROWS;\n}\n"
+    assert whole(text).said("undeclared").repair == "declare or #define TILE_ROWS"
+    analysed = whole(f'#include "shape.h"\n#include <cstdio>\n#include "../tiles.h"\n{text}')
+    assert analysed.said("undeclared").repair == (
+        "declare or #define TILE_ROWS in this file, also if shape.h or ../tiles.h defines it"
+    )

@@ -68,29 +68,35 @@ tiles_kernel(unsigned* starts, unsigned S, const __grid_constant__ CUtensorMap x
       const int y_load_coordinate2 = int(s * 32);
       // 26: first = first + 1;
       first = first + 1;
-      // 27: z_load = tma.load.async.swiz<32> Z.subspan(64, 16).at(s, 0) => z_s;
-      // 28: trigger full after x_load, y_load, z_load;
+      // 27: y_next = tma.load.async.swiz<64> Y.subspan(64, 32).step(32, 32).at(s + 1, 0) => y_s[first % 2];
+      unsigned char* const y_next_tile = y_s + (first % 2) * 4096;
+      const int y_next_coordinate2 = int((s + 1) * 32);
+      // 28: first = first + 1;
+      first = first + 1;
+      // 29: z_load = tma.load.async.swiz<32> Z.subspan(64, 16).at(s, 0) => z_s;
+      // 30: trigger full after x_load, y_load, y_next, z_load;
       if (threadIdx.x == 0) {
-        cu::mbarrier_arrive_expect(&full[0], 22528);
+        cu::mbarrier_arrive_expect(&full[0], 26624);
         cu::tma_load(x_s, &x_load_map, &full[0], cu::kEvictNormal, x_load_coordinate1, x_load_coordinate2);
         cu::tma_load(y_load_tile, &y_load_map, &full[0], cu::kEvictNormal, 0, y_load_coordinate2);
+        cu::tma_load(y_next_tile, &y_load_map, &full[0], cu::kEvictNormal, 0, y_next_coordinate2);
         cu::tma_load(z_s, &z_load_map, &full[0], cu::kEvictNormal, 0, int(s * 64));
       }
     }
   }
 
-  // 31: inthreads.async (p > 0)
+  // 33: inthreads.async (p > 0)
   if (p > 0) {
-    // 32: w = p - 1;
+    // 34: w = p - 1;
     const int w = p - 1;
-    // 33: wait full;
+    // 35: wait full;
     cu::mbarrier_wait(&full[0], full_parity);
     full_parity ^= 1;
-    // 34: own = x_s.subspan(64, _).at(w, 0);
+    // 36: own = x_s.subspan(64, _).at(w, 0);
     const int own_at0 = w * 64;
-    // 35: acc = mma.fill.f32 0.0f;
+    // 37: acc = mma.fill.f32 0.0f;
     float acc[32];
-    // 36: mma.row.row acc, own, x_s.subspan(64, 64).at(1, 0);
+    // 38: mma.row.row acc, own, x_s.subspan(64, 64).at(1, 0);
     {
       const cu::Descriptor a = cu::k_major<128>(x_s + own_at0 * 128);
       const cu::Descriptor b_2 = cu::k_major<128>(x_s + 8192);
@@ -103,7 +109,7 @@ tiles_kernel(unsigned* starts, unsigned S, const __grid_constant__ CUtensorMap x
     }
     cu::wgmma_wait<0>();
     cu::wgmma_end(acc);
-    // 37: mma.row.row acc, y_s[0], y_s[1];
+    // 39: mma.row.row acc, y_s[0], y_s[1];
     {
       const cu::Descriptor a = cu::k_major<64>(y_s);
       const cu::Descriptor b_2 = cu::k_major<64>(y_s + 4096);
@@ -116,7 +122,7 @@ tiles_kernel(unsigned* starts, unsigned S, const __grid_constant__ CUtensorMap x
     }
     cu::wgmma_wait<0>();
     cu::wgmma_end(acc);
-    // 38: mma.row.row acc, z_s, z_s;
+    // 40: mma.row.row acc, z_s, z_s;
     {
       const cu::Descriptor a = cu::k_major<32>(z_s);
       const cu::Descriptor b_2 = cu::k_major<32>(z_s);
@@ -129,9 +135,9 @@ tiles_kernel(unsigned* starts, unsigned S, const __grid_constant__ CUtensorMap x
     }
     cu::wgmma_wait<0>();
     cu::wgmma_end(acc);
-    // 39: narrow = mma.fill.f32 0.0f;
+    // 41: narrow = mma.fill.f32 0.0f;
     float narrow[16];
-    // 40: mma.row.col narrow, own, y_s[1];
+    // 42: mma.row.col narrow, own, y_s[1];
     {
       const cu::Descriptor a = cu::k_major<128>(x_s + own_at0 * 128);
       const cu::Descriptor b_2 = cu::mn_major<64>(y_s + 4096, 4096);
@@ -144,7 +150,7 @@ tiles_kernel(unsigned* starts, unsigned S, const __grid_constant__ CUtensorMap x
     }
     cu::wgmma_wait<0>();
     cu::wgmma_end(narrow);
-    // 41: apply {i, j} in narrow.span narrow.at(i, j) = narrow.at(i, j) + 1.0f;
+    // 43: apply {i, j} in narrow.span narrow.at(i, j) = narrow.at(i, j) + 1.0f;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
@@ -152,11 +158,11 @@ tiles_kernel(unsigned* starts, unsigned S, const __grid_constant__ CUtensorMap x
         narrow[cu::element(row, e)] = narrow[cu::element(row, e)] + 1.0f;
       }
     }
-    // 43: mma.store narrow, n_s.subspan(64, 32).at(w, 0);
+    // 45: mma.store narrow, n_s.subspan(64, 32).at(w, 0);
     cu::store_fragment<64>(n_s, narrow, w * 64, 128);
-    // 44: mma.store acc, o_s[w];
+    // 46: mma.store acc, o_s[w];
     cu::store_fragment<128>(o_s + w * 8192, acc, 0, 64);
-    // 45: tma.copy n_s.subspan(64, 32).at(w, 0) => O_head.subspan(64, 32).at(w, 1);
+    // 47: tma.copy n_s.subspan(64, 32).at(w, 0) => O_head.subspan(64, 32).at(w, 1);
     // What was written is shown to TMA, everybody has written, one thread stores.
     cu::fence_async_proxy();
     cu::named_barrier_sync(13 + cu::warpgroup_index() - 1, 128);
@@ -165,7 +171,7 @@ tiles_kernel(unsigned* starts, unsigned S, const __grid_constant__ CUtensorMap x
       cu::tma_store_commit();
       cu::tma_store_wait_read<0>();
     }
-    // 46: tma.copy o_s[w] => O_head.subspan(64, 64).at(2 * s + __to<u32>(w), 0);
+    // 48: tma.copy o_s[w] => O_head.subspan(64, 64).at(2 * s + __to<u32>(w), 0);
     // What was written is shown to TMA, everybody has written, one thread stores.
     cu::fence_async_proxy();
     cu::named_barrier_sync(13 + cu::warpgroup_index() - 1, 128);
@@ -199,6 +205,8 @@ void tiles(const choreo::spanned_view<choreo::bf16, 4>& X, const choreo::spanned
   choreo::runtime_check(H > 0, "tiles: the bound of h is not positive");
   choreo::runtime_check(B > 0, "tiles: the bound of b is not positive");
   choreo::runtime_check((std::uint64_t(S / 128) - 1) * 32 + 64 <= S,
+                        "tiles: a tile of 64 passes the end of dimension 0 of Y");
+  choreo::runtime_check(((std::uint64_t(S / 128) - 1) + 1) * 32 + 64 <= S,
                         "tiles: a tile of 64 passes the end of dimension 0 of Y");
   // Tensor maps, encoded again only when an address or a shape has changed.
   static choreo::CachedTensorMap x_load_map;
