@@ -15,27 +15,27 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Tables
 
 
-def by_zero(diagnostics: Diagnostics, expr: syntax.Expr) -> None:
-    """Say that an expression divides by zero."""
+def by_zero(diagnostics: Diagnostics, node: syntax.Node) -> None:
+    """Say that an expression, or an assignment, divides by zero."""
     diagnostics.error(
         "division-by-zero",
-        expr,
+        node,
         "this divides by zero",
         rule="a constant divisor is not zero",
         repair="check the constant",
     )
 
 
-def shifts(tables: Tables, diagnostics: Diagnostics, expr: syntax.Binary, type_: str) -> bool:
-    """Whether a shift is not, for certain, by more bits than there are."""
-    by = tables.constants.get(expr.right)
+def shifts(tables: Tables, diagnostics: Diagnostics, right: syntax.Expr, type_: str) -> bool:
+    """Whether the right side of a shift is not, for certain, more bits than there are."""
+    by = tables.constants.get(right)
     # Narrow types are computed with in 32 bits.
     bits = max(int(type_[1:]), 32) if type_ in INTEGERS else 32
     if by is None or 0 <= by < bits:
         return True
     diagnostics.error(
         "shift-range",
-        expr.right,
+        right,
         f"a shift of {bits} bits by {by}",
         rule="a shift is by 0 or more, and by less than the width of its left side",
         repair=f"use a number from 0 to {bits - 1}, or widen the left side: __to<u64>(..)",

@@ -156,6 +156,16 @@ class _Targets:
                 repair=f"name it {uses.event.name}, or declare {uses.event.name}[slots]",
             )
             return
+        value = self.tables.constants.get(order)
+        if isinstance(value, int) and value < 0:
+            self.diagnostics.error(
+                "slot-range",
+                order,
+                f"the order {value}",
+                rule="the orders of an event are 0, 1, 2 and so on",
+                repair="use an order of at least 0",
+            )
+            return
         expr = order.name if isinstance(order, syntax.Increment) else order
         below = reduced(self.tables, expr)
         modulus, full = below[:2] if below is not None else (0, expr)

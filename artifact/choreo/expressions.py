@@ -265,7 +265,9 @@ class Expressions:
         elif expr.op in ("<<", ">>") and not self._whole(expr.right):
             self.not_integer(expr, f"'{expr.op}'", self.tables.types[expr.right])
             return type_
-        elif expr.op in ("<<", ">>") and not shifts(self.tables, self.diagnostics, expr, type_):
+        elif expr.op in ("<<", ">>") and not shifts(
+            self.tables, self.diagnostics, expr.right, type_
+        ):
             return type_
         self._fold(expr, type_)
         return "bool" if expr.op in _COMPARISONS else type_

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import INTEGERS
+from artifact.choreo.constant_rules import by_zero, shifts
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.expressions import Conversion, Expressions
 from artifact.choreo.kinds import SCALARS
@@ -144,12 +145,22 @@ class _Scalars(Expressions):
     def _combine(self, stmt: syntax.Assign, to: str) -> None:
         if stmt.op not in _INTEGER_ONLY:
             self.convert(stmt.value, to)
+            if stmt.op == "/=" and to in INTEGERS:
+                self._divisor(stmt)
             return
         type_ = self.type_of(stmt.value)
         if to not in INTEGERS or type_ not in (*INTEGERS, "bool"):
             self.not_integer(stmt, f"'{stmt.op}'", type_ if to in INTEGERS else to)
-        else:
+        elif stmt.op not in ("<<=", ">>="):
             self.converted(stmt.value, type_, to)
+            if stmt.op == "%=":
+                self._divisor(stmt)
+        elif shifts(self.tables, self.diagnostics, stmt.value, to):
+            self.converted(stmt.value, type_, to)
+
+    def _divisor(self, stmt: syntax.Assign) -> None:
+        if self.tables.constants.get(stmt.value) == 0:
+            by_zero(self.diagnostics, stmt)
 
     def _bounds(
         self, node: syntax.Node, bounds: tuple[syntax.Expr, ...], *, s32: bool = False

@@ -233,3 +233,9 @@ def test_an_order_that_one_lane_counts_is_no_order_of_its_role(threads: Callable
         release="inthreads (t == 0) {\n      trigger empty.at(order);\n    }\n    order++;"
     )
     threads(counted).clean()
+
+
+def test_a_constant_order_is_not_negative(threads: Callable) -> None:
+    analysed = threads("inthreads (p == 0) { trigger full.at(0 - 1); }\ninthreads (p > 0) {\n}")
+    assert "slot-range" in analysed.codes
+    assert analysed.place("slot-range") == "0 - 1"

@@ -209,3 +209,21 @@ def test_what_is_infinite_is_no_integer() -> None:
     assert not fits(-math.inf, "s32")
     assert not fits(1 << 100_000, "u64")
     assert fold("+", -math.inf, 1, "s32") is None
+
+
+@pytest.mark.parametrize(
+    ("stmt", "code"),
+    [
+        ("z <<= 32;", "shift-range"),
+        ("z >>= 40;", "shift-range"),
+        ("z /= 0;", "division-by-zero"),
+        ("z %= 2 - 2;", "division-by-zero"),
+        ("z <<= 31;", None),
+        ("z /= 1;", None),
+    ],
+)
+def test_a_compound_assignment_of_a_constant(
+    threads: Callable, stmt: str, code: str | None
+) -> None:
+    codes = threads(f"mutable u32 z = 1;\n{stmt}").codes
+    assert codes == ([] if code is None else [code])
