@@ -27,6 +27,15 @@ RUN = ROOT / "results" / "20260921-h800-bf16"
 CSV = ROOT / "tests/assets/published/h800-20260921-samples.csv"
 SCRIPT = ROOT / "benchmarks/import_published.py"
 
+
+def test_every_published_run_is_still_what_its_report_makes_of_it() -> None:
+    """A page, a table or a document that a newer version makes otherwise breaks every old run."""
+    published = load_manifest(ROOT).inventory.published
+    assert len(published) >= 5
+    for name in published:
+        assert verify_run(ROOT / "results" / name).findings == (), name
+
+
 # The published table: median ms / TFLOPS at 4096, 8192 and 16384.
 TABLE = {
     "FlashAttention-3": ("1.3944 / 394.3", "5.3025 / 414.7", "20.7054 / 424.8"),

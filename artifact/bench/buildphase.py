@@ -192,7 +192,7 @@ def words(kernel: BuiltKernel) -> str:
         said.append(f"nvcc {build.seconds:.1f} s")
     for entry in build.entries:
         if entry.measured:
-            said.append(f"{entry.registers} registers, {entry.static_shared_bytes} bytes of smem")
+            said.append(f"{entry.registers} registers, {entry.spill_store_bytes} bytes spilled")
     if kernel.bit_identical is not None:
         said.append("bit-identical build" if kernel.bit_identical else "NOT the pinned cubin")
     return ", ".join(said)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from artifact.build.toolchain import ask, dependency, packaged
+from artifact.build.toolchain import WHEELS, ask, dependency, packaged
 from artifact.errors import EnvironmentUnmet
 from artifact.model.build import HEADERS
 from artifact.model.manifest import Manifest
@@ -85,7 +85,8 @@ def _no_headers(found: str, looked: tuple[str, ...]) -> EnvironmentUnmet:
         expected="include/cutlass and include/cute through --cutlass, CUTE_HOME or the "
         f"package {_PACKAGE}",
         found=found,
-        next="name a checkout of CUTLASS: --cutlass DIR",
+        next="name a checkout of CUTLASS: --cutlass DIR or CUTE_HOME, or install the pinned "
+        f"package: {WHEELS}",
         details=looked,
     )
 

@@ -23,7 +23,7 @@ from artifact.model.provenance import (
     Statement,
     Subject,
 )
-from artifact.model.results import RunResults
+from artifact.model.results import Interpreter, RunResults
 from artifact.report import evidence
 from artifact.report.base import Report
 
@@ -100,11 +100,19 @@ def _circumstances(results: RunResults) -> dict[str, Any]:
         "python": results.tool.python,
         "device": results.device.model_dump(mode="json"),
         "machine": results.machine.model_dump(mode="json") if results.machine else None,
-        "interpreters": [i.model_dump(mode="json") for i in results.interpreters],
+        "interpreters": [_interpreter(i) for i in results.interpreters],
         "versions": {b.name: dict(b.versions) for b in results.backends},
         "environment": {b.name: dict(b.env) for b in results.backends},
         "absent": dict(results.absent),
     }
+
+
+def _interpreter(facts: Interpreter) -> dict[str, Any]:
+    """What a run says of an interpreter; older runs say nothing of its files."""
+    said = facts.model_dump(mode="json")
+    if said["digests"] is None:
+        del said["digests"]
+    return said
 
 
 def _dependencies(results: RunResults) -> Iterator[ResourceDescriptor]:
