@@ -150,21 +150,13 @@ def make_plan(options: Options, root: Path, manifest: Manifest, nvml: Any = None
 
 
 def _workload(options: Options, manifest: Manifest) -> Workload:
-    name = manifest.default_workload if options.workload is None else options.workload
-    workload = manifest.workload(name)
-    if workload is None:
-        raise UsageError(
-            "the manifest has no such workload",
-            where=f"--workload {name}",
-            expected=f"one of: {', '.join(w.name for w in manifest.workloads)}",
-            found=name,
-        )
+    workload = manifest.chosen_workload(options.workload)
     if workload.device == "cpu" and options.gpu is not None:
         raise UsageError(
             "this workload runs on the processor",
             where=f"--gpu {options.gpu}",
-            found=f"--workload {name}",
-            next=f"artifact run --workload {name}",
+            found=f"--workload {workload.name}",
+            next=f"artifact run --workload {workload.name}",
         )
     return workload
 

@@ -85,10 +85,7 @@ def of_run(manifest: Manifest, options: Options) -> tuple[Backend, ...]:
     """
     from artifact.build.plan import choose
 
-    name = options.workload or manifest.default_workload
-    if manifest.workload(name) is None:
-        raise UsageError("the manifest has no such workload", where=f"--workload {name}")
-    of_workload = manifest.backends_of(name)
+    of_workload = manifest.backends_of(manifest.chosen_workload(options.workload).name)
     names = options.backends
     if names is None:
         names = tuple(b.name for b in of_workload if b.kind == "native")
