@@ -16,18 +16,7 @@ class Declarations(Operations):
     def frag(self, tree: Parsed) -> Sequence[syntax.Stmt]:
         """``frag T [..] a {init}, ..;``: a node a name."""
         type_, extents, *names = tree.children
-        shape = self.exprs(extents)
-        span = span_of(tree)
-        return [
-            syntax.FragDecl(
-                _own(span, names, item),
-                self.type(type_),
-                shape,
-                str(item.children[0]),
-                None if item.children[1] is None else self.expr(item.children[1]),
-            )
-            for item in names
-        ]
+        return self._each(syntax.FragDecl, tree, type_, extents, names)
 
     def tiles(self, tree: Parsed) -> Sequence[syntax.Stmt]:
         """``shared T [..] a, b[N];``: a node a name."""
@@ -40,10 +29,21 @@ class Declarations(Operations):
                 f"{word} buffers are not supported",
                 repair="write shared for a tile of the block, frag for registers",
             )
+        return self._each(syntax.SharedDecl, tree, type_, extents, names)
+
+    def _each(
+        self,
+        node: type[syntax.FragDecl] | type[syntax.SharedDecl],
+        tree: Parsed,
+        type_: Parsed,
+        extents: Parsed,
+        names: Sequence[Parsed],
+    ) -> Sequence[syntax.Stmt]:
+        """A node for each name, all of one type and shape; what stands behind a name is its own."""
         shape = self.exprs(extents)
         span = span_of(tree)
         return [
-            syntax.SharedDecl(
+            node(
                 _own(span, names, item),
                 self.type(type_),
                 shape,
