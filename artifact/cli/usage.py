@@ -28,7 +28,16 @@ def refusal(error: Any, typed: list[str], commands: Collection[str]) -> UsageErr
         path = f"artifact {typed[0]}"
     else:
         path = "artifact"
-    message = error.format_message().strip().removesuffix(".")
+    if moved := _behind_the_command(error, context, typed):
+        return UsageError(
+            f"{shown(error.option_name)} stands before the command that it is an option of",
+            where=path,
+            expected="the command first, then its options",
+            found=shown(shlex.join(["artifact", *typed])),
+            next=shown(shlex.join(["artifact", *moved])),
+        )
+    # A missing choice comes with its list, one choice a line.
+    message = error.format_message().replace("\n\t", " ").strip().removesuffix(".")
     return UsageError(
         shown(message[:1].lower() + message[1:]),
         where=path,
@@ -54,6 +63,32 @@ def not_unicode(typed: Sequence[str]) -> UsageError | None:
                 expected="UTF-8 text",
                 found=shown(word),
             )
+    return None
+
+
+def _behind_the_command(error: Any, context: Any, typed: list[str]) -> list[str] | None:
+    """``typed`` with what stands before a command behind it, or None where that is no help.
+
+    It is where the option that a group of commands refuses is one of the command that follows.
+    """
+    if context is None or not hasattr(error, "possibilities"):
+        return None
+    group = context.command
+    if not hasattr(group, "get_command"):
+        return None
+    above = len(context.command_path.split()) - 1
+    for i, word in enumerate(typed[above:], start=above):
+        command = group.get_command(context, word)
+        if command is None:
+            continue
+        end = i + 1
+        while hasattr(command, "get_command") and end < len(typed):
+            command = command.get_command(context, typed[end])
+            end += 1
+        options = {name for param in getattr(command, "params", ()) for name in param.opts}
+        if error.option_name not in options:
+            return None
+        return [*typed[:above], *typed[i:end], *typed[above:i], *typed[end:]]
     return None
 
 

@@ -41,6 +41,9 @@ REFUSED = [
     (["verify", "--checksums"], "'--checksums' requires an argument", "artifact verify"),
     (["run", "--order", "x"], "'x' is not one of 'paper', 'interleaved'", "artifact run"),
     (["run", "--repeat", "0"], "'--repeat'", "artifact run"),
+    (["pack", "--individual"], "'--format'. Choose from: tar.gz, zip", "artifact pack"),
+    (["--nope", "verify"], "no such option: --nope", "artifact"),
+    (["--fats", "env", "check"], "no such option: --fats", "artifact"),
 ]
 
 
@@ -68,6 +71,26 @@ def test_what_the_parser_refuses_is_a_document_under_json(
     assert (code, err) == (2, "")
     assert (document["error"], document["exit_code"]) == ("UsageError", 2)
     assert document["next"].endswith("--help")
+
+
+@pytest.mark.parametrize(
+    ("typed", "next"),
+    [
+        ("--json verify", "artifact verify --json"),
+        ("--root X -q verify --fast", "artifact verify --root X -q --fast"),
+        ("--root X env check main", "artifact env check --root X main"),
+        ("env --json check main", "artifact env check --json main"),
+    ],
+)
+def test_an_option_before_its_command_is_told_where_it_belongs(
+    start_artifact: Any, tmp_path: Path, typed: str, next: str
+) -> None:
+    code, out, err = run(start_artifact, tmp_path, *typed.split())
+    text = json.loads(out)["what"] if "--json" in typed else err
+    answer = json.loads(out)["next"] if "--json" in typed else err.splitlines()[-1].split(": ")[1]
+    assert code == 2
+    assert "stands before the command that it is an option of" in text
+    assert answer.strip() == next
 
 
 def test_json_behind_two_dashes_is_a_name(start_artifact: Any, tmp_path: Path) -> None:
