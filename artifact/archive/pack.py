@@ -369,7 +369,7 @@ def _read_back(plan: _Plan, file: BinaryIO, content_id: str) -> Digests:
     # SHA-256 was compared with the pins when the bytes went in; the content id is of BLAKE3.
     with ArchiveSource(again, str(plan.output), _OWN_LIMITS, fast=True) as source:
         report = verify(source, fast=True, expect_content_id=content_id)
-    report.require()
+    report.require("test this machine's memory and disk, then run the same command again")
     return digests
 
 

@@ -75,7 +75,7 @@ def unpack(
             with _directory(into), _fresh(into, top) as fresh:
                 _extract(source.archive, fresh)
                 again = verify(Tree(fresh / top), expect_content_id=report.content_id)
-                again.require()
+                again.require("test this machine's memory and disk, then unpack again")
                 _take_name(fresh, top, target)
     return Unpacked(target, again, tuple(checked))
 

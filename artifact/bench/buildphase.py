@@ -25,7 +25,7 @@ from artifact.integrity.verify import Report, verify
 from artifact.model.build import BuildFacts, BuiltKernel
 from artifact.model.lock import Lock
 from artifact.model.manifest import Manifest
-from artifact.model.root import LOCK, MANIFEST
+from artifact.model.root import LOCK, MANIFEST, at_root
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def verify_tree(
     files = [path for unit in units for path in (unit.kernel.source, unit.kernel.generated)]
     if units and (options.skip or options.regenerate):
         report = accept.except_for(report, files)
-    _require(report, units, files)
+    _require(root, report, units, files)
     data = (root / LOCK).read_bytes()
     lock = load_lock(root)
     if blake3(data).hexdigest() != report.lock_blake3 or load_manifest(root) != manifest:
@@ -93,7 +93,7 @@ def verify_tree(
             "the tree changed while it was verified",
             where=f"{MANIFEST} or {LOCK}",
             cause="another process writes to it",
-            next="artifact verify",
+            next=at_root("artifact verify", root),
         )
     facts, accepted = None, NOTHING
     if units and options.skip:
@@ -101,7 +101,7 @@ def verify_tree(
     return Verified(report, lock, data, accepted, facts)
 
 
-def _require(report: Report, units: Sequence[Unit], files: Sequence[str]) -> None:
+def _require(root: Path, report: Report, units: Sequence[Unit], files: Sequence[str]) -> None:
     try:
         report.require()
     except VerificationError as error:
@@ -111,10 +111,9 @@ def _require(report: Report, units: Sequence[Unit], files: Sequence[str]) -> Non
                 for unit in units
                 if {unit.kernel.source, unit.kernel.generated} & {f.path for f in report.findings}
             )
-            error.next = (
-                f"after an edit of the kernel: artifact run --build-only --regenerate "
-                f"--backends {names}\nthen: artifact run --skip-build --backends {names} ..."
-            )
+            build = at_root(f"artifact run --build-only --regenerate --backends {names}", root)
+            run = at_root(f"artifact run --skip-build --backends {names} ...", root)
+            error.next = f"after an edit of the kernel: {build}\nthen: {run}"
         raise
 
 

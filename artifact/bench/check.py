@@ -8,6 +8,7 @@ has to be pinned from outside, as a published run is by the artifact's lock.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -53,13 +54,14 @@ class RunReport:
         """Do nothing where nothing was found.
 
         Raises:
-            VerificationError: naming every finding otherwise.
+            VerificationError: naming the findings otherwise.
         """
         if self.findings:
             what = "the run folder does not agree with itself"
             if not self.complete:
                 what = "the run is not complete"
-            raise findings_error(VerificationError, what, self.label, self.findings, next=None)
+            next = f"artifact verify {shlex.quote(self.label)}"
+            raise findings_error(VerificationError, what, self.label, self.findings, next)
 
 
 def load_results(folder: Path) -> RunResults:
@@ -125,7 +127,7 @@ def _state(results: RunResults) -> Iterator[Finding]:
         + (f" ({', '.join(places)})" if places else ""),
         "complete: true",
         f"{error.error}: {error.what}",
-        error.found or error.cause,
+        "; ".join(filter(None, (error.found or error.cause, error.next))),
     )
 
 

@@ -17,6 +17,7 @@ from artifact.integrity.atomic import write_atomic
 from artifact.model.backend import Backend
 from artifact.model.build import BuildFacts, BuiltKernel
 from artifact.model.results import ArtifactRef, Scalar
+from artifact.model.root import at_root
 
 
 class Contents:
@@ -163,5 +164,6 @@ class Contents:
                 expected=f"content id blake3:{before}",
                 found=f"content id blake3:{report.content_id}",
                 cause="somebody pinned it anew, or a worker writes into it",
-                next="artifact verify; then run the same command again",
+                next=f"{at_root('artifact verify', self._plan.root)}; "
+                "then run the same command again",
             )

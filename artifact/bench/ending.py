@@ -55,8 +55,9 @@ def explain(
         _place(known, phase, backend, shape, folder, log if has_log else None, again)
         code, what = known.exit_code, known.what
         answers = {name: text(v) for name, v in known.fields().items() if name != "where"}
+        details = tuple(scrub.text(detail) for detail in known.details)
     else:
-        code, what, answers = ExitCode.VERIFICATION, str(known), {}
+        code, what, answers, details = ExitCode.VERIFICATION, str(known), {}, ()
     return known, ErrorRecord(
         error=type(known).__name__,
         exit_code=int(code),
@@ -66,6 +67,7 @@ def explain(
         shape=shape,
         where=text(unplaced),
         log=log if has_log else None,
+        details=details,
         **answers,
     )
 

@@ -109,7 +109,7 @@ def lock_findings(folder: Path, results: RunResults) -> Iterator[Finding]:
     artifact = results.artifact
     path = folder / LOCK_COPY
     if artifact.lock_blake3 is None:
-        if results.origin == "measured":
+        if results.complete and results.origin == "measured":
             yield Finding("results", RESULTS, "artifact.lock_blake3: names no lock")
         return
     if path.is_symlink() or not path.is_file():

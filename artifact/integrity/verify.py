@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeVar
 
 from artifact.errors import ArtifactError, EnvironmentUnmet, UsageError, VerificationError
@@ -18,7 +20,11 @@ from artifact.integrity.inventory import Inventory, take_inventory
 from artifact.integrity.pin import Digests, Finding, Pin
 from artifact.integrity.source import Source
 from artifact.model.portable import shown
-from artifact.model.root import LOCK, MANIFEST
+from artifact.model.root import LOCK, MANIFEST, at_root
+
+
+_LISTED = 20
+"""Findings that an error names; ``artifact verify`` lists all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +70,29 @@ class Report:
         """Whether nothing was found wrong, but not everything could be read."""
         return not self.ok and all(finding.kind == "unreadable" for finding in self.findings)
 
-    def require(self) -> None:
+    def require(self, next: str | None = None) -> None:
         """Do nothing where everything is as pinned.
 
+        Args:
+            next: What the reader does next; None for the command that lists every finding.
+
         Raises:
-            VerificationError: naming every finding, where something is not as pinned.
-            EnvironmentUnmet: naming every finding, where it is only not known.
+            VerificationError: naming the findings, where something is not as pinned.
+            EnvironmentUnmet: naming the findings, where it is only not known.
         """
+        kind: type[ArtifactError] = VerificationError
+        what = "the contents are not what the lock pins"
         if self.undecided:
-            what = "not everything can be read, so nothing is decided"
-            raise findings_error(EnvironmentUnmet, what, self.label, self.findings)
+            kind, what = EnvironmentUnmet, "not everything can be read, so nothing is decided"
         if self.findings:
-            what = "the contents are not what the lock pins"
-            raise findings_error(VerificationError, what, self.label, self.findings)
+            next = next or self._verify_command()
+            raise findings_error(kind, what, self.label, self.findings, next)
+
+    def _verify_command(self) -> str:
+        place = Path(self.label)
+        if place.is_dir():
+            return at_root("artifact verify", place)
+        return f"artifact verify {shlex.quote(self.label)}"
 
 
 Error = TypeVar("Error", bound=ArtifactError)
@@ -87,18 +103,30 @@ def findings_error(
     what: str,
     label: str,
     findings: Sequence[Finding],
-    next: str | None = "artifact verify",
+    next: str,
 ) -> Error:
-    """One error that names every finding, the first one in full."""
-    first = findings[0]
+    """One error for all ``findings``: the only one in full, or how many, and the first ones."""
+    details = [describe(finding) for finding in findings]
+    if len(findings) == 1:
+        (only,) = findings
+        return kind(
+            what,
+            where=f"{label}: {shown(only.path)}",
+            expected=only.expected,
+            found=only.found or only.message,
+            cause=only.reason,
+            next=next,
+            details=tuple(details),
+        )
+    if len(details) > _LISTED:
+        details[_LISTED:] = [f"and {len(details) - _LISTED} more"]
     return kind(
         what,
-        where=f"{label}: {shown(first.path)}",
-        expected=first.expected,
-        found=first.found or first.message,
-        cause=first.reason,
+        where=label,
+        expected="no finding",
+        found=f"{len(findings)} findings, of which the first: {details[0]}",
         next=next,
-        details=tuple(describe(finding) for finding in findings),
+        details=tuple(details),
     )
 
 

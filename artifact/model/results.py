@@ -59,6 +59,8 @@ class ErrorRecord(Model):
     next: str | None = None
     log: RelPath | None = None
     """The raw log, below the run folder."""
+    details: tuple[str, ...] = ()
+    """What was found, a line each."""
 
 
 class State(Model):

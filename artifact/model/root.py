@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from artifact.errors import UsageError
@@ -41,3 +42,13 @@ def find_root(start: Path, explicit: Path | None = None) -> Path:
         found="none",
         next="change into an artifact's tree, or name it: --root DIR",
     )
+
+
+def at_root(command: str, root: Path) -> str:
+    """``command`` as it must be typed here to mean the artifact at ``root``."""
+    try:
+        if find_root(Path.cwd()) == root.resolve():
+            return command
+    except (UsageError, OSError):
+        pass
+    return f"{command} --root {shlex.quote(str(root))}"

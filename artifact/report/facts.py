@@ -231,6 +231,7 @@ def error_rows(error: ErrorRecord) -> tuple[tuple[str, str], ...]:
         ("Where", error.where),
         ("Expected", error.expected),
         ("Found", error.found),
+        ("In detail", "\n".join(error.details)),
         ("Likely cause", error.cause),
         ("Next", error.next),
         ("Log", error.log),

@@ -21,6 +21,7 @@ from artifact.integrity.lockfile import write_lock
 from artifact.integrity.tree import Tree
 from artifact.integrity.verify import verify
 from artifact.model.load import check_schema
+from artifact.model.root import MANIFEST
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -221,6 +222,27 @@ def test_an_error_as_json(fake_artifact: Path, start_artifact: Start) -> None:
     assert (process.returncode, err) == (ExitCode.FALLBACK, "")
     document = json.loads(out)
     assert (document["error"], document["exit_code"]) == ("WrongBackend", 6)
+
+
+def test_a_tree_that_is_not_as_locked_is_said_on_screen_and_on_disk(
+    fake_artifact: Path, start_artifact: Start, tmp_path: Path
+) -> None:
+    (fake_artifact / "surplus").touch()
+    (fake_artifact / MANIFEST).chmod(0o755)
+    process = start_artifact("run", "--root", str(fake_artifact), cwd=tmp_path)
+    _, err = process.communicate()
+    assert process.returncode == ExitCode.VERIFICATION
+    (folder,) = runs(fake_artifact)
+    error = read_results(folder)["state"]["error"]
+    assert error["found"].startswith("2 findings, of which the first: ")
+    assert error["next"] == "artifact verify --root $ROOT"
+    assert len(error["details"]) == 2 and "surplus" in str(error["details"])
+    assert f"next:     artifact verify --root {fake_artifact}\n" in err
+    assert all(f"  - {detail}\n" in err for detail in error["details"])
+    process = start_artifact("verify", str(folder), cwd=tmp_path)
+    out, _ = process.communicate()
+    assert "2 findings, of which the first: " in out
+    assert "not as it says: 1 finding\n" in out
 
 
 SIGNALS = [(phase, s) for phase in PHASES for s in (signal.SIGTERM, signal.SIGKILL)]

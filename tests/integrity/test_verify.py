@@ -465,7 +465,34 @@ def test_everything_is_found_in_one_pass(tree: Path) -> None:
     assert {kind for kind, _ in kinds(report)} == {"changed", "missing", "mode", "extra", "symlink"}
     with pytest.raises(VerificationError) as caught:
         report.require()
-    assert len(caught.value.details) == len(report.findings) == 5
+    error = caught.value
+    assert len(error.details) == len(report.findings) == 5
+    assert error.found == f"5 findings, of which the first: {error.details[0]}"
+
+
+def test_an_error_has_the_first_of_many_findings_and_how_many_there_are(tree: Path) -> None:
+    for i in range(30):
+        (tree / f"extra{i:02}").touch()
+    with pytest.raises(VerificationError) as caught:
+        check(tree).require()
+    error = caught.value
+    assert len(error.details) == 21
+    assert error.found is not None and error.found.startswith("30 findings, ")
+    assert "extra00" in error.found and "extra00" in error.details[0]
+    assert error.details[-1] == "and 10 more"
+
+
+def test_the_next_command_names_a_tree_that_is_elsewhere(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / README).write_text("other")
+    said = []
+    for place in (tree / "workers", tree.parent):
+        monkeypatch.chdir(place)
+        with pytest.raises(VerificationError) as caught:
+            check(tree).require()
+        said.append(caught.value.next)
+    assert said == ["artifact verify", f"artifact verify --root {tree}"]
 
 
 def test_a_file_that_changes_while_it_is_verified(tree: Path, monkeypatch: Any) -> None:

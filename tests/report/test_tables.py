@@ -262,6 +262,9 @@ def test_the_error_of_a_run_is_told_in_full(interrupted):
     assert rows["Backend"] == "cpu-reverse"
     assert rows["Log"] == "logs/cpu-reverse.log"
     assert rows["Next"].startswith("read logs/cpu-reverse.log")
+    assert "In detail" not in rows
+    many = interrupted.state.error.model_copy(update={"details": ("one", "two")})
+    assert dict(facts.error_rows(many))["In detail"] == "one\ntwo"
 
 
 def test_a_table_with_a_short_row_is_a_bug():
