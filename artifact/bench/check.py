@@ -60,8 +60,8 @@ class RunReport:
             what = "the run folder does not agree with itself"
             if not self.complete:
                 what = "the run is not complete"
-            next = f"artifact verify {shlex.quote(self.label)}"
-            raise findings_error(VerificationError, what, self.label, self.findings, next)
+            command = f"artifact verify {shlex.quote(self.label)}"
+            raise findings_error(VerificationError, what, self.label, self.findings, command)
 
 
 def load_results(folder: Path) -> RunResults:

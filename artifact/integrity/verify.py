@@ -22,7 +22,6 @@ from artifact.integrity.source import Source
 from artifact.model.portable import shown
 from artifact.model.root import LOCK, MANIFEST, at_root
 
-
 _LISTED = 20
 """Findings that an error names; ``artifact verify`` lists all of them."""
 
@@ -85,8 +84,8 @@ class Report:
         if self.undecided:
             kind, what = EnvironmentUnmet, "not everything can be read, so nothing is decided"
         if self.findings:
-            next = next or self._verify_command()
-            raise findings_error(kind, what, self.label, self.findings, next)
+            command = next or self._verify_command()
+            raise findings_error(kind, what, self.label, self.findings, command)
 
     def _verify_command(self) -> str:
         place = Path(self.label)
