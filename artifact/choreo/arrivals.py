@@ -52,10 +52,10 @@ class Arrivals:
         }
 
     def reads(self, stmt: syntax.Stmt) -> Iterator[tuple[syntax.Node, Symbol]]:
-        """The shared buffers that a statement reads by MMA or TMA."""
+        """The shared buffers that a statement reads by MMA, ``mma.load`` or TMA."""
         if isinstance(stmt, syntax.Mma):
             operands: tuple[syntax.View, ...] = (stmt.a, stmt.b)
-        elif isinstance(stmt, syntax.Transfer):
+        elif isinstance(stmt, syntax.Transfer | syntax.MmaLoad):
             operands = (stmt.source,)
         else:
             return

@@ -2,7 +2,7 @@
 
 * 0 is ``__syncthreads``.
 * 1 to the number of warpgroups (8 at most) are those of single warpgroups, one each: where
-  ``mma.store`` writes a tile that an MMA reads.
+  ``mma.store`` writes a tile that an MMA or ``mma.load`` reads.
 * 14 down to 8, as far as no warpgroup has them: events that are named barriers, and transfers of
   further sets of threads.
 * 15 is that of the first set of threads that meets at a transfer.
@@ -57,18 +57,20 @@ def _program_ids(tables: Tables) -> list[tuple[syntax.CallStmt, int | None]]:
 
 
 def is_operand(tables: Tables, store: syntax.MmaStore) -> bool:
-    """Whether some MMA reads the buffer that ``mma.store`` writes."""
+    """Whether some MMA or ``mma.load`` reads the buffer that ``mma.store`` writes."""
     view = tables.views.get(store.destination)
     return view is not None and bool(readers(tables, view))
 
 
-def readers(tables: Tables, view: ViewPlan) -> list[syntax.Mma]:
-    """The MMAs that read the buffer of a view."""
-    return [
+def readers(tables: Tables, view: ViewPlan) -> list[syntax.Mma | syntax.MmaLoad]:
+    """The MMAs and the ``mma.load`` that read the buffer of a view."""
+    mmas: list[syntax.Mma | syntax.MmaLoad] = [
         mma
         for mma, plan in tables.mmas.items()
         if any(isinstance(o, ViewPlan) and o.root is view.root for o in (plan.a, plan.b))
     ]
+    loads = (s for s in statements(tables.function.body) if isinstance(s, syntax.MmaLoad))
+    return mmas + [s for s in loads if tables.views[s.source].root is view.root]
 
 
 def check_barriers(tables: Tables, diagnostics: Diagnostics) -> None:

@@ -49,7 +49,7 @@ class _Definitions:
                 init = stmt.init
                 state: State = "undefined" if init is None else self._value(init)
                 return {**states, symbol: state}
-            case syntax.MmaFill():
+            case syntax.MmaFill() | syntax.MmaLoad():
                 return {**states, self.tables.fills[stmt]: "defined"}
             case syntax.Mma():
                 self._mma(stmt, states)

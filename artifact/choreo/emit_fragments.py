@@ -41,14 +41,20 @@ def _declare(ctx: Context, symbol: Symbol, plan: FragmentPlan) -> None:
     ctx.out.line(f"{element_type(plan)} {name}[{registers(plan)}];")
 
 
+def declare_filled(ctx: Context, node: syntax.MmaFill | syntax.MmaLoad) -> Symbol:
+    """The fragment that a fill or a load sets; it is declared where the statement declares it."""
+    symbol = ctx.tables.fills[node]
+    if symbol in ctx.tables.declares.get(node, ()):
+        _declare(ctx, symbol, ctx.tables.fragments[symbol])
+    return symbol
+
+
 def emit_fill(ctx: Context, node: syntax.MmaFill) -> None:
     """``acc = mma.fill v;``: declares the accumulator the first time.
 
     A fill that its MMA does emits nothing else.
     """
-    symbol = ctx.tables.fills[node]
-    if symbol in ctx.tables.declares.get(node, ()):
-        _declare(ctx, symbol, ctx.tables.fragments[symbol])
+    symbol = declare_filled(ctx, node)
     if node not in ctx.tables.fused_fills:
         fill(ctx, symbol, node.value)
 

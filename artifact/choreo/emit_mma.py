@@ -1,12 +1,13 @@
-"""Tensor core operations in CUDA: issue, completion, and the stores of accumulators."""
+"""Tensor core operations in CUDA: issue, completion, loads of operands, stores of accumulators."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from artifact.choreo import syntax
-from artifact.choreo.barriers import FIRST_OF_WARPGROUPS, is_operand, readers
+from artifact.choreo.barriers import FIRST_OF_WARPGROUPS, readers
 from artifact.choreo.emit_context import Context
+from artifact.choreo.emit_fragments import declare_filled
 from artifact.choreo.emit_stores import before_write
 from artifact.choreo.emit_tails import never_partial
 from artifact.choreo.emit_views import (
@@ -20,7 +21,7 @@ from artifact.choreo.emit_views import (
     tensor_extents,
     tile_address,
 )
-from artifact.choreo.tables import MmaPlan, Symbol, ViewPlan, WaitPlan
+from artifact.choreo.tables import MmaPlan, SharedPlan, Symbol, ViewPlan, WaitPlan
 from artifact.choreo.traverse import Places, statements
 
 _K = 16
@@ -127,28 +128,52 @@ def emit_store(ctx: Context, node: syntax.MmaStore) -> None:
         return
     shared = shared_of(ctx, plan)
     before_write(ctx, node)
-    operand = is_operand(ctx.tables, node)
+    by = readers(ctx.tables, plan)
     own_barrier = f"cu::named_barrier_sync({FIRST_OF_WARPGROUPS} + cu::warpgroup_index(), 128);"
-    if operand and _may_be_read(ctx, node, plan):
-        ctx.out.comment("Every warp of the warpgroup has waited for the MMAs that read the tile.")
+    multiplied = any(isinstance(reader, syntax.Mma) for reader in by)
+    if _may_be_read(ctx, node, by):
+        ctx.out.comment(
+            "Every warp of the warpgroup has waited for the MMAs that read the tile."
+            if multiplied
+            else "Every warp of the warpgroup has loaded its rows of the tile."
+        )
         ctx.out.line(own_barrier)
+    tile, row, pitch = _position(ctx, plan, shared)
+    ctx.out.call(f"cu::store_fragment<{shared.swizzle}>(", [tile, accumulator, row, pitch])
+    if multiplied:
+        ctx.out.comment(
+            "An MMA reads it: shown to the tensor cores when the warpgroup has written."
+        )
+        ctx.out.line("cu::fence_async_proxy();")
+    elif by:
+        ctx.out.comment("mma.load reads it, when the warpgroup has written.")
+    if by:
+        ctx.out.line(own_barrier)
+
+
+def emit_load(ctx: Context, node: syntax.MmaLoad) -> None:
+    """``mma.load``: ldmatrix, which is complete when its registers are used."""
+    fragment = ctx.names.of(declare_filled(ctx, node))
+    plan = ctx.tables.views[node.source]
+    shared = shared_of(ctx, plan)
+    tile, row, pitch = _position(ctx, plan, shared)
+    ctx.out.call(f"cu::load_fragment<{shared.swizzle}>(", [fragment, tile, row, pitch])
+
+
+def _position(ctx: Context, plan: ViewPlan, shared: SharedPlan) -> tuple[str, str, str]:
+    """Where a view lies: the panel that it begins in, its first row there, the pitch."""
     row, column = shared_position(ctx, plan)
     tile = tile_address(ctx, plan)
     if column is not None:
         tile += " + " + column_bytes(shared, column, 2)
     pitch = shared.rows if shared.swizzle else shared.columns * 2
-    arguments = [tile, accumulator, "0" if row is None else row, str(pitch)]
-    ctx.out.call(f"cu::store_fragment<{shared.swizzle}>(", arguments)
-    if operand:
-        ctx.out.comment(
-            "An MMA reads it: shown to the tensor cores when the warpgroup has written."
-        )
-        ctx.out.line("cu::fence_async_proxy();")
-        ctx.out.line(own_barrier)
+    return tile, "0" if row is None else row, str(pitch)
 
 
-def _may_be_read(ctx: Context, node: syntax.MmaStore, plan: ViewPlan) -> bool:
-    """Whether an MMA reads the buffer before a store writes it: earlier, or a trip before.
+def _may_be_read(
+    ctx: Context, node: syntax.MmaStore, by: Sequence[syntax.Mma | syntax.MmaLoad]
+) -> bool:
+    """Whether the buffer is read before a store writes it: earlier, or a trip before.
 
     A warp waits for its own part of an MMA only, so that another warp's may still run.
     """
@@ -156,8 +181,8 @@ def _may_be_read(ctx: Context, node: syntax.MmaStore, plan: ViewPlan) -> bool:
     order = list(statements(ctx.function.body))
     loops = set(places.loops(node))
     return any(
-        order.index(mma) < order.index(node) or not loops.isdisjoint(places.loops(mma))
-        for mma in readers(ctx.tables, plan)
+        order.index(reader) < order.index(node) or not loops.isdisjoint(places.loops(reader))
+        for reader in by
     )
 
 

@@ -17,7 +17,7 @@ from artifact.choreo.emit_fragments import (
     emit_fill,
     emit_reduce,
 )
-from artifact.choreo.emit_mma import emit_mma, emit_store, wait_mma
+from artifact.choreo.emit_mma import emit_load, emit_mma, emit_store, wait_mma
 from artifact.choreo.emit_scalars import emit_scalar
 from artifact.choreo.emit_stores import after_loop
 from artifact.choreo.emit_threads import declare_levels
@@ -112,6 +112,8 @@ def _operation(ctx: Context, node: syntax.Stmt) -> None:
             emit_fill(ctx, node)
         case syntax.Mma():
             emit_mma(ctx, node)
+        case syntax.MmaLoad():
+            emit_load(ctx, node)
         case syntax.MmaStore():
             emit_store(ctx, node)
         case syntax.Reduce():

@@ -2,8 +2,8 @@
 
 Rules (co-language.md, 10):
 
-* Layouts follow from use: accumulators and register operands of MMAs; destinations of reductions
-  are row vectors; then ``copy`` and ``apply`` carry a layout on, until nothing changes. A fragment
+* Layouts follow from use: accumulators and register operands of MMAs; what ``mma.load`` loads is a
+  register operand [R]; destinations of reductions are row vectors; then ``copy`` and ``apply`` carry a layout on, until nothing changes. A fragment
   that nothing anchors is an error [R]: its registers would be a guess.
 * A fragment belongs to whole warpgroups.
 * In ``apply {i, j} in x.span`` a two-dimensional fragment is read and written at exactly
@@ -20,9 +20,12 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
 from artifact.choreo.threads import whole
 from artifact.choreo.traverse import own, statements
+from artifact.choreo.views import squeezed
 
 #: Rows of a warpgroup's tile.
 ROWS = 64
+#: Columns of A that one instruction multiplies (BF16).
+K_STEP = 16
 MATRICES = ("accumulator", "operand")
 
 
@@ -50,6 +53,8 @@ class _Fragments:
         for stmt in stmts:
             if isinstance(stmt, syntax.Mma):
                 self._anchor(stmt)
+            elif isinstance(stmt, syntax.MmaLoad):
+                self._anchor_load(stmt)
             elif isinstance(stmt, syntax.Apply):
                 self.inside.update(statements(stmt.body))
         for stmt in stmts:
@@ -77,6 +82,24 @@ class _Fragments:
         operand = self.tables.uses.get(base)
         if operand is not None and operand.kind == "fragment":
             self._set(operand, "operand", self.shapes.get(operand, ()), stmt)
+
+    def _anchor_load(self, stmt: syntax.MmaLoad) -> None:
+        """A loaded tile is a whole A operand of a warpgroup."""
+        symbol, view = self.tables.fills[stmt], self.tables.views.get(stmt.source)
+        shape = squeezed(view).extents if view is not None else ()
+        match shape:
+            case (int(rows), int(k)) if rows == ROWS and k % K_STEP == 0:
+                self._set(symbol, "operand", (rows, k), stmt)
+            case _:
+                self.reported.add(symbol)
+                self.diagnostics.error(
+                    "mma-load-shape",
+                    stmt,
+                    f"mma.load of {_text(shape)}",
+                    rule=f"mma.load takes the A operand of a warpgroup: [{ROWS}, K], K a constant "
+                    f"multiple of {K_STEP}",
+                    repair=f"take it with .subspan({ROWS}, K).at(..)",
+                )
 
     def _set(self, symbol: Symbol, layout: str, shape: tuple[int, ...], place: syntax.Node) -> None:
         declared = self.shapes.setdefault(symbol, shape)
@@ -362,5 +385,5 @@ def _elements(stmt: syntax.Apply) -> list[syntax.Element]:
     return [node for node in syntax.walk(stmt.body) if isinstance(node, syntax.Element)]
 
 
-def _text(shape: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, shape))}]"
+def _text(shape: tuple[int | syntax.Expr, ...]) -> str:
+    return f"[{', '.join(str(e) if isinstance(e, int) else '?' for e in shape)}]"

@@ -89,7 +89,7 @@ class _Hazards:
         """Fragments that a statement itself touches, and whether it writes them."""
         uses = self.tables.uses
         match stmt:
-            case syntax.MmaFill():
+            case syntax.MmaFill() | syntax.MmaLoad():
                 yield stmt, self.tables.fills[stmt], True
             case syntax.Mma() | syntax.Inthreads() | syntax.If() | syntax.While():
                 # An MMA on an accumulator in flight goes on in it; the rest has no elements.

@@ -253,6 +253,7 @@ def _complete(path: str, tables: Tables) -> None:
         gap = (
             (isinstance(stmt, syntax.Transfer) and stmt not in tables.transfers)
             or (isinstance(stmt, syntax.Mma) and stmt not in tables.mmas)
+            or (isinstance(stmt, syntax.MmaLoad) and stmt.source not in tables.views)
             or (isinstance(stmt, syntax.MmaStore) and stmt.destination not in tables.views)
             or (
                 isinstance(stmt, syntax.Trigger)

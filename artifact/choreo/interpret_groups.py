@@ -11,6 +11,7 @@ _WARP = 32
 _TOGETHER = (
     syntax.FragDecl,
     syntax.MmaFill,
+    syntax.MmaLoad,
     syntax.Mma,
     syntax.MmaStore,
     syntax.Reduce,

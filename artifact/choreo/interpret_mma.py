@@ -1,15 +1,20 @@
-"""Tensor core operations: issued in order, run some time before they are waited for."""
+"""Tensor core operations: issued in order, run some time before they are waited for.
+
+Operands that are loaded and accumulators that are stored are there when the statement is.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from artifact.choreo import syntax
+from artifact.choreo.barriers import is_operand
 from artifact.choreo.interpret_agents import Operation
 from artifact.choreo.interpret_fragments import ROWS, Fragment
 from artifact.choreo.interpret_memory import Box, Tile, round_bf16
 from artifact.choreo.interpret_threads import Steps, Threads
 from artifact.choreo.tables import ViewPlan, WaitPlan
+from artifact.choreo.views import squeezed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,6 +94,17 @@ def wait_mma(
         )
 
 
+def load(threads: Threads, node: syntax.MmaLoad, fragment: Fragment) -> Steps:
+    """Each warp reads its rows of a tile."""
+    yield None
+    tile, box = threads.places.tile(squeezed(threads.tables.views[node.source]), node)
+    first = box[0] + ROWS * threads.warp
+    own = (first, first + ROWS, box[2], box[3])
+    tile.read(threads, own, node)
+    target = fragment.target(node)
+    target[...] = tile.part(own).reshape(target.shape)
+
+
 def store(threads: Threads, node: syntax.MmaStore) -> Steps:
     """Each warp stores its rows, rounded to BF16."""
     yield None
@@ -107,10 +123,6 @@ def store(threads: Threads, node: syntax.MmaStore) -> Steps:
     own = (box[0] + offset, box[0] + offset + ROWS, box[2], box[3])
     tile.write(threads, own, node)
     tile.part(own)[...] = values
-    if any(
-        isinstance(operand, ViewPlan) and operand.root is plan.root
-        for mma in threads.tables.mmas.values()
-        for operand in (mma.a, mma.b)
-    ):
-        # Shown to the tensor cores when the warpgroup has written.
+    if is_operand(threads.tables, node):
+        # Shown to the tensor cores, and to the other warps, when the warpgroup has written.
         yield from threads.meet_warpgroup(node)

@@ -8,7 +8,7 @@ from typing import Literal
 from artifact.choreo import syntax
 from artifact.choreo.interpret_apply import Apply
 from artifact.choreo.interpret_fragments import ROWS, Fragment
-from artifact.choreo.interpret_mma import issue, store
+from artifact.choreo.interpret_mma import issue, load, store
 from artifact.choreo.interpret_schedule import Blocked
 from artifact.choreo.interpret_sync import increment, trigger, wait
 from artifact.choreo.interpret_threads import WARP, Threads
@@ -65,6 +65,8 @@ def _statement(threads: Threads, stmt: syntax.Stmt) -> Going:
             yield from transfer(threads, stmt)
         case syntax.Mma():
             yield from issue(threads, stmt)
+        case syntax.MmaLoad():
+            yield from load(threads, stmt, _filled(threads, stmt))
         case syntax.MmaStore():
             yield from store(threads, stmt)
         case _:
@@ -207,12 +209,18 @@ def _declare(threads: Threads, symbol: Symbol, stmt: syntax.Stmt) -> Fragment:
     return fragment
 
 
-def _fill(threads: Threads, stmt: syntax.MmaFill) -> None:
-    """A fill that its MMA does leaves the accumulator undefined until then."""
+def _filled(threads: Threads, stmt: syntax.MmaFill | syntax.MmaLoad) -> Fragment:
+    """The fragment that a fill or a load sets: a new one where the statement declares it."""
     symbol = threads.tables.fills[stmt]
     fragment = threads.fragments.get(symbol)
     if symbol in threads.tables.declares.get(stmt, ()) or fragment is None:
         fragment = _declare(threads, symbol, stmt)
+    return fragment
+
+
+def _fill(threads: Threads, stmt: syntax.MmaFill) -> None:
+    """A fill that its MMA does leaves the accumulator undefined until then."""
+    fragment = _filled(threads, stmt)
     if stmt in threads.tables.fused_fills:
         fragment.undefine(stmt)
     else:

@@ -10,6 +10,7 @@ Rules (co-language.md, 11):
   of columns, or the swizzle's pattern would be another one.
 * All 128 threads of a warpgroup execute an MMA.
 * A ``mma.fill`` of zero that only its MMA follows becomes scale-d = 0 of the first step.
+* ``mma.load`` reads an operand in shared memory that an MMA could read [R].
 * ``mma.store`` writes ``[64, N]`` to a view of that shape.
 """
 
@@ -17,13 +18,11 @@ from __future__ import annotations
 
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
-from artifact.choreo.fragments import ROWS
+from artifact.choreo.fragments import K_STEP, ROWS
 from artifact.choreo.tables import MmaPlan, Symbol, Tables, Term, ViewPlan
 from artifact.choreo.threads import ThreadValues, whole
 from artifact.choreo.traverse import Places, statements
 from artifact.choreo.views import squeezed
-
-K_STEP = 16
 
 
 def plan_mmas(
@@ -37,6 +36,8 @@ def plan_mmas(
     for stmt in statements(tables.function.body):
         if isinstance(stmt, syntax.Mma):
             mmas.plan(stmt)
+        elif isinstance(stmt, syntax.MmaLoad):
+            mmas.load(stmt)
         elif isinstance(stmt, syntax.MmaStore):
             mmas.store(stmt)
         elif isinstance(stmt, syntax.Reduce | syntax.AllReduceSum):
@@ -225,6 +226,13 @@ class _Mmas:
             for term in origin_terms(self.tables, plan, len(plan.added) + dim)
         )
 
+    def load(self, stmt: syntax.MmaLoad) -> None:
+        """Check where a register operand is loaded from."""
+        self.together(stmt)
+        plan = self._shared(stmt.source)
+        if plan is not None:
+            self._operand(stmt.source, plan)
+
     def store(self, stmt: syntax.MmaStore) -> None:
         """Check where an accumulator is stored."""
         self.together(stmt)
@@ -272,14 +280,14 @@ class _Mmas:
             )
 
     def together(self, stmt: syntax.Stmt) -> None:
-        """All threads of a warpgroup get to an MMA, a reduction or a store."""
+        """All threads of a warpgroup get to an MMA, a load, a reduction or a store."""
         mask = self.tables.threads.get(stmt)
         if mask is None or not whole(mask, 128):
             self.diagnostics.error(
                 "mma-threads",
                 stmt,
                 "not all 128 threads of a warpgroup get here",
-                rule="MMAs, stores and reductions are the work of whole warpgroups",
+                rule="MMAs, loads of operands, stores and reductions are the work of whole warpgroups",
                 repair="move it out of the inthreads that splits the warpgroup",
             )
             return

@@ -315,7 +315,11 @@ class _Names:
             case syntax.Transfer():
                 self._transfer(stmt)
             case syntax.MmaFill():
-                self._fill(stmt)
+                self.expression(stmt.value)
+                self._fill(stmt, stmt.accumulator, stmt.type or "f32", "an accumulator")
+            case syntax.MmaLoad():
+                self.expression(stmt.source)
+                self._fill(stmt, stmt.fragment, "bf16", "a register operand")
             case syntax.Mma():
                 self.use(stmt.accumulator, FRAGMENTS, "an accumulator")
                 for operand in (stmt.a, stmt.b):
@@ -404,19 +408,21 @@ class _Names:
                 repair="write 'tile = dma.copy .. => shared;'",
             )
 
-    def _fill(self, stmt: syntax.MmaFill) -> None:
-        self.expression(stmt.value)
-        symbol = self.scope.find(stmt.accumulator)
+    def _fill(
+        self, stmt: syntax.MmaFill | syntax.MmaLoad, name: str, type_: str, what: str
+    ) -> None:
+        """A fill or a load declares its fragment (``what``), or sets a visible one again."""
+        symbol = self.scope.find(name)
         if symbol is None:
-            symbol = self.declare(stmt.accumulator, "fragment", stmt, stmt.type or "f32")
+            symbol = self.declare(name, "fragment", stmt, type_)
         elif symbol.kind != "fragment":
+            operation = "mma.fill" if isinstance(stmt, syntax.MmaFill) else "mma.load"
             self.diagnostics.error(
                 "wrong-kind",
                 stmt,
-                f"{stmt.accumulator} is {WITH_ARTICLE[symbol.kind]}, but an accumulator is needed "
-                "here",
-                rule="mma.fill declares an accumulator, or sets a visible one again",
-                repair="choose another name for the accumulator",
+                f"{name} is {WITH_ARTICLE[symbol.kind]}, but {what} is needed here",
+                rule=f"{operation} declares {what}, or sets a visible one again",
+                repair=f"choose another name for the {what.removeprefix('an ').removeprefix('a ')}",
             )
             return
         self.tables.fills[stmt] = symbol

@@ -193,6 +193,11 @@ def _(node: syntax.Mma) -> str:
 
 
 @_simple.register
+def _(node: syntax.MmaLoad) -> str:
+    return f"{node.fragment} = mma.load {print_view(node.source)}"
+
+
+@_simple.register
 def _(node: syntax.MmaStore) -> str:
     return f"mma.store {node.accumulator.id}, {print_view(node.destination)}"
 

@@ -432,6 +432,14 @@ class Mma(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class MmaLoad(Node):
+    """``a = mma.load view;``: a register operand from shared memory."""
+
+    fragment: str
+    source: View
+
+
+@dataclass(frozen=True, eq=False)
 class MmaStore(Node):
     """``mma.store acc, view;``."""
 
@@ -543,6 +551,7 @@ Stmt = (
     | Continue
     | Transfer
     | MmaFill
+    | MmaLoad
     | Mma
     | MmaStore
     | Reduce

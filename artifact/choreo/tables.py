@@ -249,9 +249,10 @@ class Tables:
     """Name nodes (also of ``Target``, ``Mma``, ``Reduce`` ...) to what they stand for."""
     declares: dict[syntax.Node, tuple[Symbol, ...]] = field(default_factory=dict)
     """Declarations to their symbols: also an ``Assign`` that declares, a ``Transfer`` (its future
-    and its anonymous buffer), ``Parallel``, ``Foreach``, ``Apply``, a declaring ``MmaFill``."""
-    fills: dict[syntax.MmaFill, Symbol] = field(default_factory=dict)
-    """The accumulator that a fill (declaring or not) sets."""
+    and its anonymous buffer), ``Parallel``, ``Foreach``, ``Apply``, a declaring ``MmaFill``
+    or ``MmaLoad``."""
+    fills: dict[syntax.MmaFill | syntax.MmaLoad, Symbol] = field(default_factory=dict)
+    """The fragment that a fill or a load (declaring it or not) sets."""
     # types and constants
     types: dict[syntax.Node, str] = field(default_factory=dict)
     """Element type of every expression."""

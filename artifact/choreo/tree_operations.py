@@ -221,18 +221,12 @@ class Operations(Expressions):
                 repair="write op = mma.row.row.async ..; and wait op;",
             )
         if first.name == ".load":
-            raise self.fail(
-                "unsupported",
-                first.span,
-                "mma.load is not supported",
-                rule="a matrix operation reads its operands from shared memory itself",
-                repair="name the shared view as the operand of mma.row.row or mma.row.col",
-            )
+            return self._load(parts)
         raise self.fail(
             "syntax",
             first.span,
             f"mma has no operation {first.name}",
-            rule="there are mma.fill, mma.row.row, mma.row.col and mma.store",
+            rule="there are mma.fill, mma.load, mma.row.row, mma.row.col and mma.store",
         )
 
     def _plain(self, modifiers: list[_Modifier]) -> list[str]:
@@ -261,6 +255,25 @@ class Operations(Expressions):
             raise self.fail("syntax", parts.span, "mma.fill takes one value")
         type_ = names[0][1:] if names else None
         return syntax.MmaFill(parts.span, str(parts.result), type_, self.expr(parts.operands[0]))
+
+    def _load(self, parts: _Operation) -> syntax.MmaLoad:
+        names = self._plain(parts.modifiers)[1:]
+        if names:
+            raise self.fail(
+                "syntax",
+                parts.modifiers[1].span,
+                f"mma.load has no modifier {names[0]}",
+                rule="mma.load is complete when the statement is: there is nothing to wait for",
+                repair="write a = mma.load view;",
+            )
+        if parts.result is None or len(parts.operands) != 1 or parts.destination is not None:
+            raise self.fail(
+                "syntax",
+                parts.span,
+                "mma.load takes one view, and its result is a fragment",
+                repair="write a = mma.load view;",
+            )
+        return syntax.MmaLoad(parts.span, str(parts.result), self.view(parts.operands[0]))
 
     def _store(self, parts: _Operation) -> syntax.MmaStore:
         names = self._plain(parts.modifiers)[1:]

@@ -1,5 +1,5 @@
 // Copies by ordinary threads: a tile from global to shared memory in TMA's swizzled layout, and
-// accumulators to shared or global memory as BF16.
+// accumulators to shared or global memory as BF16; and from shared memory into the registers of an operand.
 //
 // A [rows, columns] BF16 tile lies in panels of kSwizzle / 2 columns, one panel after the other, `pitch`
 // rows each. Row r of a panel begins at r * kSwizzle bytes; in address bits the 16-byte chunk (bits 4
@@ -83,7 +83,28 @@ __device__ __forceinline__ void store_fragment(unsigned char* tile, const float 
   }
 }
 
-// The same to global memory, in pairs; rows from `rows` on are left out.
+// The other way: 64 rows of a tile of BF16, from its row `first_row`, as the A operand of 4 * kRegisters columns.
+// ldmatrix.x4 loads the four 8x8 blocks of one k step, 16 rows x 16 columns a warp: lane l gives the address of
+// row l % 8 of block l / 8, and the blocks come in the order of wgmma's registers: first the rows, then the columns.
+// A warp's later arrival at a barrier comes behind its reads: the tile may be handed back without any fence.
+template <int kSwizzle, int kRegisters>
+__device__ __forceinline__ void load_fragment(unsigned (&operand)[kRegisters], const unsigned char* tile, int first_row,
+                                              int pitch) {
+  static_assert(kRegisters % 4 == 0, "K is a multiple of 16");
+  int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) % 128 / 32;
+  int row = first_row + 16 * warp + lane % 8 + 8 * (lane / 8 % 2);
+#pragma unroll
+  for (int step = 0; step < kRegisters / 4; ++step) {
+    unsigned* to = operand + 4 * step;
+    const unsigned char* from = tile + swizzled<kSwizzle>(row, 8 * (lane / 16) + 16 * step, pitch);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_address(from))
+                 : "memory");
+  }
+}
+
+// The accumulator to global memory, in pairs; rows from `rows` on are left out.
 template <int kRegisters>
 __device__ __forceinline__ void store_fragment_global(__nv_bfloat16* target, size_t row_pitch, int rows,
                                                       const float (&acc)[kRegisters]) {
