@@ -169,6 +169,8 @@ def make(
         accepted = accept.changed_files(root, verified.lock, files)
         verified = replace(verified, accepted=accepted, report=verify_again(root, accepted))
     tools = find_tools(ToolOptions(options.nvcc, options.cutlass, include))
+    for text in tools.passed_over:
+        say(f"note: {text}, and was passed over")
     facts = build(
         root,
         manifest,

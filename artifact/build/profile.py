@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from artifact.build.toolchain import Tool, ask, find_companion, find_nvcc
@@ -80,7 +80,9 @@ def find_ncu(named: Path | None = None, environ: Mapping[str, str] | None = None
             nvcc = find_nvcc(None, environ)
         found = find_companion("ncu", nvcc, environ)
         if found is not None:
-            return found
+            # What it was found beside may have been found behind a variable that leads nowhere.
+            passed = (*(nvcc.passed_over if nvcc else ()), *found.passed_over)
+            return replace(found, passed_over=passed)
     raise EnvironmentUnmet(
         "there is no profiler",
         expected="ncu, the command of NVIDIA Nsight Compute",

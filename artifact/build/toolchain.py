@@ -249,12 +249,12 @@ def find_companion(
             return Tool(name, beside, "beside nvcc")
     passed: list[str] = []
     if found := _search(name, environ, passed):
-        return Tool(name, *found)
+        return Tool(name, *found, passed_over=tuple(passed))
     if name == "ncu":
         folders = sorted(_NSIGHT.glob("*"), key=lambda p: _numbers(p.name), reverse=True)
         for path in (folder / name for folder in folders):
             if _is_program(path):
-                return Tool(name, path, str(_NSIGHT))
+                return Tool(name, path, str(_NSIGHT), passed_over=tuple(passed))
     return None
 
 

@@ -43,6 +43,17 @@ class Tools:
     """The caller's environment, where tools are looked for."""
 
     @property
+    def passed_over(self) -> tuple[str, ...]:
+        """Variables that are set and lead nowhere, a sentence each."""
+        found = list(self.nvcc.passed_over)
+        if self.cutlass is not None:
+            found += self.cutlass.passed_over
+        elif self.missing is not None and self.environ.get("CUTE_HOME"):
+            # The first place in the order, where it is set.
+            found += self.missing.details[:1]
+        return tuple(found)
+
+    @property
     def include(self) -> Path:
         """The folder of the toolkit's own headers."""
         targets = self.home.parent / "targets/x86_64-linux/include"
@@ -107,8 +118,17 @@ class Tools:
             commit = f", commit {self.cutlass.revision[:12]}" if self.cutlass.revision else ""
             headers = f"{version}{commit} ({self.cutlass.origin})"
         return Toolkit(
-            nvcc=self.nvcc.version or "unknown", origin=self.nvcc.origin, headers=headers
+            nvcc=self.nvcc.version or "unknown",
+            origin=self.nvcc.origin,
+            headers=headers,
+            passed_over=tuple(self._without_places(text) for text in self.passed_over),
         )
+
+    def _without_places(self, text: str) -> str:
+        """``text`` without what the variables hold: results name no place of a machine."""
+        for name in ("CUDA_HOME", "CUTE_HOME"):
+            text = text.replace(f"{name}={self.environ.get(name)}", name)
+        return text
 
 
 def find_tools(options: ToolOptions, environ: Mapping[str, str] | None = None) -> Tools:

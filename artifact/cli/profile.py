@@ -88,6 +88,8 @@ def command(
         unlocked_env=unlocked_env,
     )
     tool = find_ncu(ncu)
+    for text in tool.passed_over:
+        out.note(f"note: {text}, and was passed over")
     out.note(f"profiling {backend} with {tool.path}; this takes minutes")
     done = profile(
         options,

@@ -110,6 +110,8 @@ class Toolkit(Model):
     """Where nvcc was found: ``--nvcc``, ``CUDA_HOME``, ``PATH`` or ``PyPI``."""
     headers: Text | None
     """The CUTLASS headers and where they were found; null where no kernel includes one."""
+    passed_over: tuple[Text, ...] = ()
+    """Variables that were set to name either and lead nowhere, a sentence each."""
 
 
 class BuildFacts(Model):

@@ -17,12 +17,13 @@ def builds(results: RunResults) -> Table | None:
         return None
     labels = titles(results)
     toolkit = results.build.toolkit
-    found = ""
+    found, passed = "", []
     if toolkit is not None:
         headers = visible(toolkit.headers) if toolkit.headers else "not needed"
         found = (
             f"nvcc {visible(toolkit.nvcc)}, found by {visible(toolkit.origin)}; CUTLASS {headers}."
         )
+        passed = [f"Passed over: {visible(text)}." for text in toolkit.passed_over]
     flags = sorted({" ".join(k.build.nvcc_flags) for k in results.build.kernels})
     return table(
         results,
@@ -47,6 +48,7 @@ def builds(results: RunResults) -> Table | None:
             for k in results.build.kernels
         ),
         found,
+        *passed,
         *(f"Flags: {visible(text)}." for text in flags if text),
         *(f"Other than pinned: {visible(text)}." for text in results.build.differences),
     )

@@ -130,6 +130,10 @@ def test_finding_it(ncu: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(toolchain, "_NSIGHT", tmp_path / "none")
     found = find_ncu(None, {"PATH": str(ncu.path.parent)})
     assert (found.path, found.origin) == (ncu.path, "PATH")
+    assert found.passed_over == ()
+    astray = find_ncu(None, {"PATH": str(ncu.path.parent), "CUDA_HOME": "/nowhere"})
+    assert (astray.path, astray.origin) == (ncu.path, "PATH")
+    assert astray.passed_over == ("CUDA_HOME=/nowhere has no bin/ncu",)
     assert find_ncu(ncu.path, {}).origin == "--ncu"
     with pytest.raises(EnvironmentUnmet) as caught:
         find_ncu(None, {"PATH": "/nowhere"})

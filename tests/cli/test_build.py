@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,26 @@ def last_run(root: Path) -> tuple[Path, dict[str, Any]]:
 def edit(root: Path, name: str) -> None:
     source = root / f"kernels/{name}.co"
     source.write_text(source.read_text().replace("factor 2", "factor 3"))
+
+
+def test_a_variable_that_leads_nowhere_is_said_and_recorded(
+    native_artifact: Path, native_tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "passed over" not in artifact("build", "one", cwd=native_artifact).stderr
+    monkeypatch.setenv("CUDA_HOME", "/no/toolkit")
+    monkeypatch.setenv("CUTE_HOME", "/no/headers")
+    monkeypatch.setenv("PATH", f"{native_tools}/bin", prepend=os.pathsep)
+    notes = artifact("build", "one", cwd=native_artifact).stderr
+    assert "note: CUDA_HOME=/no/toolkit has no bin/nvcc, and was passed over\n" in notes
+    assert "note: CUTE_HOME=/no/headers does not hold them, and was passed over\n" in notes
+    done = artifact("run", cwd=native_artifact)
+    assert "CUDA_HOME=/no/toolkit has no bin/nvcc" in done.stderr
+    folder, results = last_run(native_artifact)
+    told = ["CUDA_HOME has no bin/nvcc", "CUTE_HOME does not hold them"]
+    assert results["build"]["toolkit"]["passed_over"] == told
+    assert "/no/" not in (folder / "results.json").read_text()
+    assert "Passed over: CUDA_HOME has no bin/nvcc." in (folder / "report.html").read_text()
+    assert verify_run(folder).findings == ()
 
 
 def test_a_build_and_a_run_of_it(native_artifact: Path, native_tools: Path) -> None:
