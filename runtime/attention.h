@@ -46,7 +46,7 @@ inline int run(int argc, char** argv, const Implementation& implementation) {
     std::fprintf(stderr, "%s: %s\n%s --help lists the options\n", program, error.what(), program);
     return native::kUsage;
   } catch (const native::Refused& error) {
-    std::fprintf(stderr, "%s: %s\n", program, native::text_of(error).c_str());
+    native::complain(program, error);
     return error.kind == "unsupported_shape" ? native::kUsage : native::kFailed;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "%s: the host has too little memory\n", program);

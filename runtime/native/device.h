@@ -4,17 +4,25 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdio>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace native {
 
-// A request that cannot be carried out; becomes an error answer of the worker protocol.
+// A request that cannot be carried out; becomes an error answer of the worker protocol. `next` is the command that a
+// person at a terminal types next.
 class Refused : public std::runtime_error {
  public:
-  Refused(std::string kind, const std::string& message, std::string expected = "", std::string found = "")
-      : std::runtime_error(message), kind(std::move(kind)), expected(std::move(expected)), found(std::move(found)) {}
-  const std::string kind, expected, found;
+  Refused(std::string kind, const std::string& message, std::string expected = "", std::string found = "",
+          std::string next = "")
+      : std::runtime_error(message),
+        kind(std::move(kind)),
+        expected(std::move(expected)),
+        found(std::move(found)),
+        next(std::move(next)) {}
+  const std::string kind, expected, found, next;
 };
 
 inline std::string text_of(const Refused& error) {
@@ -22,6 +30,12 @@ inline std::string text_of(const Refused& error) {
   if (!error.expected.empty()) text += ": expected " + error.expected;
   if (!error.found.empty()) text += std::string(error.expected.empty() ? ":" : ",") + " found " + error.found;
   return text;
+}
+
+// Says `error` to a person at a terminal.
+inline void complain(const std::string& program, const Refused& error) {
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), text_of(error).c_str());
+  if (!error.next.empty()) std::fprintf(stderr, "next: %s\n", error.next.c_str());
 }
 
 // A call of the CUDA runtime that failed.
@@ -97,7 +111,8 @@ inline std::string require_device(const void* kernel) {
   if (found != cudaSuccess || count < 1) {
     cudaGetLastError();
     throw Refused("failed", "there is no GPU to run on", "one CUDA device",
-                  found != cudaSuccess ? cudaGetErrorString(found) : "none");
+                  found != cudaSuccess ? cudaGetErrorString(found) : "none",
+                  "nvidia-smi (it shows the driver and its GPUs; CUDA_VISIBLE_DEVICES may hide some of them)");
   }
   check(cudaSetDevice(0), "using the GPU");
   cudaDeviceProp device;
@@ -107,7 +122,8 @@ inline std::string require_device(const void* kernel) {
     const std::string reason = cudaGetErrorString(cudaGetLastError());
     throw Refused("failed", "the executable has no code for this GPU", "compute capability 9.0 (sm_90a)",
                   std::string(device.name) + ", compute capability " + std::to_string(device.major) + "." +
-                      std::to_string(device.minor) + ": " + reason);
+                      std::to_string(device.minor) + ": " + reason,
+                  "nvidia-smi --query-gpu=index,name,compute_cap --format=csv, then: CUDA_VISIBLE_DEVICES=INDEX");
   }
   return device.name;
 }

@@ -73,7 +73,7 @@ inline int run_direct(const Options& options, const attention::Implementation& i
   try {
     device = require_device();
   } catch (const Refused& error) {
-    std::fprintf(stderr, "%s: %s\n", implementation.name.c_str(), text_of(error).c_str());
+    complain(implementation.name, error);
     return kEnvironment;
   }
   bool good = true;

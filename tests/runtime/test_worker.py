@@ -164,7 +164,10 @@ def direct(program: Path, *arguments: str, **env: str) -> subprocess.CompletedPr
 def test_direct_use_without_a_gpu_is_an_unmet_environment(naive: Path) -> None:
     done = direct(naive, MHA_SEQ="8192", CHOREO_DISABLE_TIMING="1")
     assert (done.returncode, done.stdout) == (3, "")
-    assert re.fullmatch(r"naive: there is no GPU to run on: .*\n", done.stderr)
+    assert re.fullmatch(
+        r"naive: there is no GPU to run on: .*\nnext: nvidia-smi \(.*CUDA_VISIBLE_DEVICES.*\)\n",
+        done.stderr,
+    )
 
 
 @pytest.mark.parametrize(
