@@ -1,15 +1,11 @@
 """Profile one launch of one backend at one shape, and check that it is the right one.
 
-The launch is that of a sample: the worker prepares the shape as for a run, and the profiler
-looks at a ``time`` request of one launch without warm-ups. Of a native backend it is the first
-launch of its executable, started by hand with the shape in its environment. ncu holds the
-clocks at their base and runs the kernel again and again for its counters, so no figure of it
-is a benchmark's.
+How it is captured is :mod:`artifact.bench.capturing`. ncu holds the clocks at their base and
+runs the kernel again and again for its counters, so no figure of it is a benchmark's.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import tempfile
@@ -18,34 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from artifact.bench import interpreters, witness
 from artifact.bench.buildphase import BuildOptions, verify_tree
-from artifact.bench.childenv import command_line, make_scratch
+from artifact.bench.capturing import capture_executable, capture_worker
 from artifact.bench.exclusive import exclusive
-from artifact.bench.failures import reported
 from artifact.bench.interpreters import RUNNER
-from artifact.bench.messages import PROTOCOL, Failed, answer_adapter
 from artifact.bench.plan import Options, Plan, make_plan
 from artifact.bench.scrub import Scrubber
-from artifact.bench.starting import worker_environment
 from artifact.build import profile as nsight
 from artifact.build.accept import require_executable
 from artifact.build.profile import Launch
 from artifact.build.toolchain import Tool
 from artifact.errors import FallbackRefused, MeasurementInvalid, UsageError
-from artifact.model import formula
 from artifact.model.backend import Backend, Witness
 from artifact.model.manifest import Manifest
 from artifact.model.results import Mark, Scalar
 from artifact.model.workload import Shape, Workload
-
-_DRIVER = Path(__file__).with_name("profiledriver.py")
-
-_REPLAYS = 4.0
-"""A profiled launch is run some forty times, each with its memory restored: that much longer
-than any answer of a run may the whole take."""
 
 _LISTED = 8
 
@@ -69,7 +53,7 @@ class Profile:
     report: Path
     launch: Launch
     checked: tuple[str, ...]
-    """What the manifest's witness says and the launch meets, a phrase each."""
+    """What the manifest says and the launch meets, a phrase each."""
     others: tuple[str, ...]
     """Names of what else was launched in the window."""
     program: Program
@@ -186,14 +170,15 @@ def profile(
         exclusive(plan.lock_name, {"profile": backend.name}),
         tempfile.TemporaryDirectory(prefix="artifact-profile-") as folder,
     ):
-        capture = _capture if backend.kind == "python" else _capture_native
-        report = capture(plan, backend, chosen_shape, program.path, ncu, sections, Path(folder))
-        launches = nsight.read_report(ncu, report)
+        capture = capture_worker if backend.kind == "python" else capture_executable
+        captured = capture(plan, backend, chosen_shape, program.path, ncu, sections, Path(folder))
+        launches = nsight.read_report(ncu, captured.report)
         expected = plan.witness(backend, chosen_shape)
         launch, checked = judge(backend.name, chosen_shape.name, expected, launches)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(report, target)
+        shutil.copyfile(captured.report, target)
     others = tuple(other.names[-1] for other in launches if other is not launch)
+    checked = (*captured.checked, *checked)
     return Profile(backend.name, chosen_shape.name, target, launch, checked, others, program)
 
 
@@ -218,135 +203,6 @@ def _program(plan: Plan, backend: Backend) -> Program:
     if modified:
         marks.append("MODIFIED")
     return Program(unit.file(plan.root).relative_to(plan.root), tuple(marks), modified)
-
-
-def _capture(
-    plan: Plan,
-    backend: Backend,
-    shape: Shape,
-    python: Path,
-    ncu: Tool,
-    sections: str,
-    folder: Path,
-) -> Path:
-    """The report of one launch, below ``folder``."""
-    scratch = folder / "scratch"
-    make_scratch(scratch)
-    environment = worker_environment(plan, backend, scratch)
-    answers, log, report = folder / "answers", folder / "ncu.log", folder / "launch.ncu-rep"
-    requests = json.dumps(
-        [
-            {"op": "hello", "protocol": PROTOCOL},
-            {
-                "op": "prepare",
-                "shape": dict(shape.dims),
-                "seed": plan.workload.seed,
-                "parameters": plan.parameters,
-            },
-            {"op": "time", "warmup": 0, "repeat": 1},
-        ]
-    )
-    interpreter, isolated, *worker = command_line(backend, python, plan.root)
-    driver = [str(_DRIVER), requests, str(answers)]
-    command = nsight.command_line(
-        ncu,
-        [interpreter, isolated, *driver, *worker],
-        output=report,
-        log=log,
-        sections=sections,
-        window=True,
-    )
-    try:
-        nsight.capture(
-            command,
-            environment=environment.values,
-            cwd=plan.root,
-            log=log,
-            printed=folder / "worker.log",
-            output=report,
-            timeout=_REPLAYS * plan.protocol.worker_timeout_s,
-        )
-    except MeasurementInvalid:
-        # What the worker says of itself comes before what the profiler says of it.
-        _require_answers(answers)
-        raise
-    answered = _require_answers(answers)
-    if answered != len(json.loads(requests)):
-        raise MeasurementInvalid(
-            "the worker ended before its launch was timed",
-            where=f"backend {backend.name}, shape {shape.name}",
-            expected=f"{len(json.loads(requests))} answers",
-            found=str(answered),
-        )
-    return report
-
-
-def _capture_native(
-    plan: Plan,
-    backend: Backend,
-    shape: Shape,
-    program: Path,
-    ncu: Tool,
-    sections: str,
-    folder: Path,
-) -> Path:
-    """The report of the first launch of an executable that is started by hand.
-
-    Variables of the manifest select the shape (``backends.direct``), as a person would type
-    them before ``ncu``, and ``--parameter NAME=VALUE`` gives the launch arguments of the target:
-    the launch is then that of a run, not that of the executable's defaults.
-    """
-    if not backend.direct:
-        raise UsageError(
-            "the manifest does not say how a shape is chosen by hand",
-            where=f"backend {backend.name}, direct",
-            expected="a variable for each dimension that the executable asks for",
-        )
-    scratch = folder / "scratch"
-    make_scratch(scratch)
-    environment = worker_environment(plan, backend, scratch)
-    direct = {
-        name: str(formula.evaluate(text, shape.dims)) for name, text in backend.direct.items()
-    }
-    typed = [str(program)]
-    for name, value in plan.parameters.items():
-        typed += ["--parameter", f"{name}={value}"]
-    log, report = folder / "ncu.log", folder / "launch.ncu-rep"
-    command = nsight.command_line(
-        ncu, typed, output=report, log=log, sections=sections, window=False
-    )
-    nsight.capture(
-        command,
-        environment={**environment.values, **direct},
-        cwd=plan.root,
-        log=log,
-        printed=folder / "program.log",
-        output=report,
-        timeout=_REPLAYS * plan.protocol.worker_timeout_s,
-    )
-    return report
-
-
-def _require_answers(path: Path) -> int:
-    """How many answers there are, each of which is one.
-
-    Raises:
-        ArtifactError: what the worker reports, by its class.
-        MeasurementInvalid: where it answers anything else.
-    """
-    lines = path.read_bytes().splitlines() if path.is_file() else []
-    for line in lines:
-        try:
-            answer = answer_adapter().validate_json(line)
-        except ValidationError as error:
-            raise MeasurementInvalid(
-                "the worker does not speak the worker protocol",
-                expected="an answer as docs/worker-protocol.md says",
-                found=line[:200].decode("utf-8", "backslashreplace"),
-            ) from error
-        if isinstance(answer, Failed):
-            raise reported(answer)
-    return len(lines)
 
 
 def judge(

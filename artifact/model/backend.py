@@ -101,7 +101,8 @@ class Backend(Model):
     """Environment variables of the worker, beside the runner's allow-list."""
     direct: dict[EnvName, Formula] = {}
     """Variables that select a shape where a native executable is started by hand, each a
-    formula over the shape's dimensions; workers never get them."""
+    formula over the shape's dimensions; workers never get them. So started it prints every
+    dimension of what it launches as ``NAME=INTEGER``, its first launch first."""
     witness: Witness = Witness()
 
 

@@ -24,6 +24,7 @@ inline double tflops(const Shape& shape, double ms) {
 // Returns whether both gates, and the stress where it was asked for, passed.
 inline bool run_shape(const Options& options, const attention::Implementation& implementation, const Shape& shape,
                       const std::string& device) {
+  // `artifact profile` reads the shape of its launch from this line.
   std::printf("%s: B=%d S=%d H=%d D=%d, seed %llu, %s\n", implementation.name.c_str(), shape.batch, shape.seq,
               shape.heads, shape.dim, static_cast<unsigned long long>(options.seed), device.c_str());
   Session session(implementation, shape, options.seed, options.parameters);

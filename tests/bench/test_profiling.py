@@ -13,6 +13,7 @@ from blake3 import blake3
 
 from artifact.bench import buildphase
 from artifact.bench.buildphase import BuildOptions
+from artifact.bench.capturing import stated_shape
 from artifact.bench.plan import Options
 from artifact.bench.profiling import choose_shape, judge, profile, report_name
 from artifact.build.failures import NotBuilt, StaleBuild
@@ -272,18 +273,20 @@ def test_an_executable_is_profiled_as_typed_by_hand(native: Path, ncu: Tool) -> 
         script.read_text().replace(
             "status = subprocess.run(given, check=False).returncode",
             "done = subprocess.run(given, capture_output=True, check=False)\n"
-            '    (HERE / "PRINTED").write_bytes(done.stdout)\n    status = done.returncode',
+            '    (HERE / "PRINTED").write_bytes(done.stdout)\n'
+            "    print(done.stdout.decode(), end='', flush=True)\n    status = done.returncode",
         )
     )
     done = look_at(native, ncu, value=10)
     assert done.report == native / "build/one-n10.ncu-rep"
     assert done.launch.names == ("kernel_of_one", "kernel_of_one()")
     assert "symbol: kernel_of_one" in done.checked
+    assert done.checked[0] == "shape: N=10 M=2, as it says"
     options, _, program = json.loads((ncu.path.parent / "CALLS").read_text().splitlines()[0])
     # The target's launch arguments: with its defaults the launch would be another than a run's.
     assert program == ["build/one", "--parameter", "ctas=8"]
     assert options["--launch-count"] == "1" and "--profile-from-start" not in options
-    assert (ncu.path.parent / "PRINTED").read_text() == "one: 10 rows, factor 2\n"
+    assert (ncu.path.parent / "PRINTED").read_text() == "one: N=10 M=2, factor 2\n"
 
 
 def state_grid(root: Path, grid: str) -> None:
@@ -302,6 +305,45 @@ def test_an_executable_that_ignores_the_shape_is_refused(native: Path, ncu: Tool
         look_at(native, ncu, value=10)
     assert caught.value.found == "grid: expected '5x1x1', found '4x1x1'"
     assert not (native / "build/one-n10.ncu-rep").exists()
+
+
+def test_an_executable_whose_grid_shows_no_shape_says_it_itself(native: Path, ncu: Tool) -> None:
+    """As a persistent kernel: its grid is that of the card at every shape."""
+    state_grid(native, 'grid = ["ctas/2"]')
+    path = native / "manifests/artifact.toml"
+    # The executable does not heed this variable, and launches what it launches by itself.
+    path.write_text(path.read_text().replace("STAND_IN_N =", "STAND_IN_ROWS ="))
+    write_lock(native)
+    assert "grid: 4x1x1" in look_at(native, ncu, value=8).checked
+    with pytest.raises(FallbackRefused) as caught:
+        look_at(native, ncu, value=10)
+    error = caught.value
+    assert (error.expected, error.found) == ("N=10 M=2", "N=8 M=2")
+    assert error.next == "STAND_IN_ROWS=10 STAND_IN_QUIET=1 build/one --parameter ctas=8"
+    assert not (native / "build/one-n10.ncu-rep").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("", "N=? M=? (? is not stated)"),
+        ("one: N=10\n", "N=10 M=? (? is not stated)"),
+        ("one: N=8 M=2\none: N=10 M=2\n", "N=8 M=2"),
+        ("one: XN=10 N=100 M=2.5\n", "N=100 M=? (? is not stated)"),
+        ("one: N=10, M=2\none: N=8 M=2\n", None),
+        ("one (N=10,M=2): 3 ms", None),
+    ],
+)
+def test_the_shape_that_an_executable_states(native: Path, said: str, found: str | None) -> None:
+    manifest = load_manifest(native)
+    backend = next(b for b in manifest.backends if b.name == "one")
+    shape = manifest.workloads[0].shapes[1]
+    if found is None:
+        assert stated_shape(backend, shape, said, "x") == "shape: N=10 M=2, as it says"
+        return
+    with pytest.raises(FallbackRefused) as caught:
+        stated_shape(backend, shape, said, "x")
+    assert caught.value.found == found
 
 
 def test_an_edited_kernel_and_other_tools_are_marked(native: Path, ncu: Tool) -> None:

@@ -88,7 +88,7 @@ def test_an_executable_its_record_and_its_log(native_artifact: Path, native_tool
     done = subprocess.run(
         [folder / "one"], env={"STAND_IN_N": "9"}, capture_output=True, text=True, check=True
     )
-    assert done.stdout == "one: 9 rows, factor 2\n"
+    assert done.stdout == "one: N=9 M=2, factor 2\n"
     log = (folder / "one-nvcc.log").read_text()
     assert log.startswith("$ ") and "Used 168 registers" in log
     text = (folder / "one.json").read_text()

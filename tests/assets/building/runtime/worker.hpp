@@ -83,6 +83,6 @@ static int work(const char* backend) {
 int main(int argc, char** argv) {
   if (argc > 1 && !strcmp(argv[1], "--worker")) return work(BACKEND);
   const char* rows = getenv("STAND_IN_N");
-  printf("%s: %s rows, factor %d\n", BACKEND, rows ? rows : "all", FACTOR);
+  printf("%s: N=%s M=2, factor %d\n", BACKEND, rows ? rows : "8", FACTOR);
   return 0;
 }
