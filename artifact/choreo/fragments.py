@@ -2,9 +2,10 @@
 
 Rules (co-language.md, 10):
 
-* Layouts follow from use: accumulators and register operands of MMAs; what ``mma.load`` loads is a
-  register operand [R]; destinations of reductions are row vectors; then ``copy`` and ``apply`` carry a layout on, until nothing changes. A fragment
-  that nothing anchors is an error [R]: its registers would be a guess.
+* Layouts follow from use: accumulators and register operands of MMAs; what ``mma.load`` loads is
+  a register operand [R]; destinations of reductions are row vectors; then ``copy`` and ``apply``
+  carry a layout on, until nothing changes. A fragment that nothing anchors is an error [R]: its
+  registers would be a guess.
 * A fragment belongs to whole warpgroups.
 * In ``apply {i, j} in x.span`` a two-dimensional fragment is read and written at exactly
   ``(i, j)``, a row vector at ``(i)`` [R]; outside of ``apply`` there are no elements [R].

@@ -287,7 +287,8 @@ class _Mmas:
                 "mma-threads",
                 stmt,
                 "not all 128 threads of a warpgroup get here",
-                rule="MMAs, loads of operands, stores and reductions are the work of whole warpgroups",
+                rule="MMAs, stores, loads of operands and reductions are the work of whole "
+                "warpgroups",
                 repair="move it out of the inthreads that splits the warpgroup",
             )
             return

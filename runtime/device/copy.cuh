@@ -86,7 +86,8 @@ __device__ __forceinline__ void store_fragment(unsigned char* tile, const float 
 // The other way: 64 rows of a tile of BF16, from its row `first_row`, as the A operand of 4 * kRegisters columns.
 // ldmatrix.x4 loads the four 8x8 blocks of one k step, 16 rows x 16 columns a warp: lane l gives the address of
 // row l % 8 of block l / 8, and the blocks come in the order of wgmma's registers: first the rows, then the columns.
-// A warp's later arrival at a barrier comes behind its reads: the tile may be handed back without any fence.
+// The fence puts a later arrival at a barrier behind the reads, as TMA sees them: ptxas lets a named barrier's arrival
+// overtake an ldmatrix, and the tile that is handed back is written by TMA.
 template <int kSwizzle, int kRegisters>
 __device__ __forceinline__ void load_fragment(unsigned (&operand)[kRegisters], const unsigned char* tile, int first_row,
                                               int pitch) {
@@ -102,6 +103,7 @@ __device__ __forceinline__ void load_fragment(unsigned (&operand)[kRegisters], c
                  : "r"(shared_address(from))
                  : "memory");
   }
+  fence_async_proxy();
 }
 
 // The accumulator to global memory, in pairs; rows from `rows` on are left out.

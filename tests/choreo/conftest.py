@@ -18,6 +18,7 @@ from artifact.choreo.parse import parse_file
 from artifact.choreo.tables import EventPlan, FragmentPlan, Symbol, Tables, TransferPlan, WaitPlan
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+CANDIDATES = KERNELS.parent / "benchmarks" / "tuning" / "candidates"
 
 # Three warpgroups with views, buffers and events at hand.
 _THREADS = """\
@@ -191,10 +192,15 @@ def program() -> Callable[[str], Program]:
 
 @pytest.fixture
 def edited(program: Callable[[str], Program]) -> Callable[..., Program]:
-    """One of the repository's kernels with edits: pairs of an old text, found once, and a new."""
+    """A kernel (by the beginning of its name) or a candidate (by all of it) with edits.
+
+    An edit is a pair of an old text, found once, and a new one.
+    """
 
     def made(name: str, *edits: tuple[str, str]) -> Program:
-        (path,) = KERNELS.glob(f"{name}_*.co")
+        path = CANDIDATES / f"{name}.co"
+        if not path.exists():
+            (path,) = KERNELS.glob(f"{name}_*.co")
         text = path.read_text()
         for old, new in edits:
             assert text.count(old) == 1, old

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from artifact.build.headers import find_headers
-from artifact.build.toolchain import find_nvcc
+from artifact.build.toolchain import ask, find_companion, find_nvcc
 from artifact.choreo import VERSION
 from artifact.choreo.compiler import compile_text
 from artifact.errors import EnvironmentUnmet
@@ -108,7 +108,7 @@ def test_every_statement_is_quoted_with_its_line() -> None:
 
 
 def nvcc(folder: Path, text: str) -> str:
-    """Compile to a cubin, with the runtime where generated files look for it; what nvcc says."""
+    """Compile to ``all.cubin``, the runtime where generated files look for it; what nvcc says."""
     try:
         tool, headers = find_nvcc(), find_headers()
     except EnvironmentUnmet as error:
@@ -155,3 +155,25 @@ def test_nvcc_takes_every_golden_program(tmp_path: Path) -> None:
         texts.append(cuda + "".join(undefined))
     said = nvcc(tmp_path / "build", "".join(texts))
     check_report(said, "".join(texts).count("__global__"))
+
+
+def test_q_in_registers_is_what_the_machine_code_multiplies(tmp_path: Path) -> None:
+    """The candidate with Q in registers: as much as fits, and no wgmma is serialized."""
+    source = ROOT / "benchmarks/tuning/candidates/v5_q_registers.co"
+    said = nvcc(tmp_path / "build", compile_text(source.read_text(encoding="utf-8"), "t.co").cuda)
+    assert "warning" not in said and "C7510" not in said, said
+    report = re.findall(r"Function properties for (\S*attention_v5_kernel\S*)\n\s*(.*)\n", said)
+    ((kernel, spills),) = report
+    assert spills == "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
+    tool = find_companion("cuobjdump", find_nvcc())
+    if tool is None:
+        pytest.skip("no cuobjdump")
+    listing = ask([tool.path, "-sass", "-fun", kernel, tmp_path / "build/all.cubin"])
+    # 64 x 128 of Q: eight loads. QK stands in the prologue and in the loop, PV in the loop and at
+    # the end.
+    assert listing.count(" LDSM.16.M88.4 ") == 8
+    operation = r"HGMMA\.64x128x16\.F32\.BF16 R\d+, (R\d+), gdesc\[\w+\](\.tnspB)?"
+    operands = re.findall(operation, listing)
+    assert len(operands) == listing.count("HGMMA.") == 32
+    qk = [a for a, transposed in operands if not transposed]
+    assert len(qk) == 16 and qk[:8] == qk[8:] and len(set(qk)) == 8

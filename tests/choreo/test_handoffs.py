@@ -76,6 +76,10 @@ def test_one_lane_of_every_warp_may_release(whole: Callable) -> None:
     ).clean()
 
 
+def test_a_tile_is_handed_back_right_after_it_was_loaded_into_registers(whole: Callable) -> None:
+    whole((CANDIDATES / "v5_q_registers.co").read_text()).clean()
+
+
 def test_an_event_that_only_orders_warpgroups_is_no_hand_off(whole: Callable) -> None:
     whole((CANDIDATES / "v2_staggered.co").read_text()).clean()
 

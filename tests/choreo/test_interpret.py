@@ -68,14 +68,15 @@ def test_kernel_computes_attention(
     assert_attention(outcome.tensors["O"], given)
 
 
+@pytest.mark.parametrize("name", ["v3", "v5_q_registers"])
 @pytest.mark.parametrize(
     ("seq", "heads", "ctas", "seed"), [(384, 1, 2, 0), (256, 2, 2, 1), (256, 1, 3, 2)]
 )
 def test_persistent_kernel_computes_attention(
-    edited: Make, seq: int, heads: int, ctas: int, seed: int
+    edited: Make, name: str, seq: int, heads: int, ctas: int, seed: int
 ) -> None:
     given = {**inputs(1, seq, heads), **tasks(1, heads, seq // 128, ctas)}
-    outcome = edited("v3").run(given, {"ctas": ctas}, seed=seed)
+    outcome = edited(name).run(given, {"ctas": ctas}, seed=seed)
     assert outcome.blocks == ctas
     assert_attention(outcome.tensors["O"], given)
 
@@ -333,6 +334,34 @@ def test_broken_persistent_kernel_is_caught(
         kernel.run({**inputs(1, 384, 1), **tasks(1, 1, 3, 1)}, {"ctas": 1}, seed=3)
     assert caught.value.fault == fault
     assert caught.value.line == kernel.line(place)
+
+
+Q_LOAD = "          q_frag = mma.load q_shared.subspan(WG_M, DIM).at(cid, 0);\n"
+Q_SAID = "          // Q is in registers: the producer may load the next one.\n"
+QE = "          trigger qe;\n"
+
+
+@pytest.mark.parametrize(
+    ("edits", "faults", "message"),
+    [
+        ((("          wait qf;\n", ""),), ["early-read"], "q_shared is read"),
+        (((Q_LOAD + Q_SAID + QE, QE + Q_LOAD),), ["early-read", "overwrite"], "q_shared is"),
+        (((QE, ""),), ["deadlock"], "nobody can go on"),
+        (
+            (("            wait qk;\n", Q_LOAD + "            wait qk;\n"),),
+            ["in-flight", "early-read", "overwrite"], "q_frag is overwritten|q_shared is",
+        ),
+    ],
+    ids=["Q is not waited for", "Q is released early", "Q is never released", "Q is loaded again"],
+)  # fmt: skip
+@pytest.mark.parametrize("seed", range(2))
+def test_broken_loads_of_q_are_caught(
+    edited: Make, edits: Edits, faults: list[str], message: str, seed: int
+) -> None:
+    kernel = edited("v5_q_registers", *edits)
+    with pytest.raises(InterpreterError, match=message) as caught:
+        kernel.run({**inputs(1, 384, 1), **tasks(1, 1, 3, 1)}, {"ctas": 1}, seed=seed)
+    assert caught.value.fault in faults
 
 
 def test_the_wait_for_a_named_barrier_shows_in_a_deadlock(edited: Make) -> None:

@@ -332,6 +332,7 @@ SLOT = ("View", ("Index", "ring", ("Binary", "%", "order", "2")), [])
             "f = mma.row.row.async acc, q.subspan(64, 64).at(b, 0), ring[order % 2];",
             ("Mma", "f", "row", "row", True, "acc", VIEW, SLOT),
         ),
+        ("a = mma.load q.subspan(64, 64).at(b, 0);", ("MmaLoad", "a", VIEW)),
         ("mma.store acc, q.subspan(64, 64).at(b, 0);", ("MmaStore", "acc", VIEW)),
         ("reduce_max(m, s, 1);", ("Reduce", "max", "m", "s", "1")),
         ("reduce_sum(m, s, 1);", ("Reduce", "sum", "m", "s", "1")),

@@ -139,6 +139,7 @@ simple = st.one_of(
     transfers,
     made(syntax.MmaFill, idents, maybe(types), exprs),
     made(syntax.Mma, maybe(idents), orders, orders, st.booleans(), names, views, views),
+    made(syntax.MmaLoad, idents, views),
     made(syntax.MmaStore, names, views),
     made(syntax.Reduce, st.sampled_from(["max", "sum"]), names, names, exprs),
     made(syntax.AllReduceSum, names),
