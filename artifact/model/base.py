@@ -51,3 +51,15 @@ UtcTime = Annotated[
     str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$")
 ]
 """A moment in UTC: ``2026-09-21T10:05:14Z``, with up to six decimals of a second."""
+
+
+class GeneratedFrom(Model):
+    """Which source and compiler a generated file was made of."""
+
+    kernel: Name
+    source: RelPath
+    source_blake3: Hex64
+    generated: RelPath
+    generated_blake3: Hex64
+    compiler: Text
+    """The compiler's name and version by the file's stamp, such as ``choreo-py 0.1.0``."""

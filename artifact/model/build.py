@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from artifact.model.base import Hex64, Model, Name, RelPath, Text
+from artifact.model.base import GeneratedFrom, Hex64, Model, Name, RelPath, Text
 
 TOOLKIT = "CUDA Toolkit"
 """The manifest's dependency that pins nvcc."""
@@ -46,17 +46,10 @@ class LibraryHeaders(Model):
     """Over the sorted list of their names and digests."""
 
 
-class KernelBuild(Model):
+class KernelBuild(GeneratedFrom):
     """One executable, and everything that it was made of."""
 
     backend: Name
-    kernel: Name
-    source: RelPath
-    source_blake3: Hex64
-    generated: RelPath
-    generated_blake3: Hex64
-    compiler: Text
-    """What made the generated file, by its stamp."""
     compiler_flags: tuple[str, ...]
     nvcc: Text
     """The version of nvcc, such as ``13.0.88``."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from artifact.model.base import Hex64, Model, Name, RelPath, Text
+from artifact.model.base import GeneratedFrom, Hex64, Model, Name, RelPath, Text
 
 
 class FilePin(Model):
@@ -38,16 +38,9 @@ class BuildPin(Model):
     """Of the machine code: a build with the same tools that has it is bit-identical."""
 
 
-class ChainPin(Model):
+class ChainPin(GeneratedFrom):
     """One link of the chain: which source and compiler a generated file was made of."""
 
-    kernel: Name
-    source: RelPath
-    source_blake3: Hex64
-    generated: RelPath
-    generated_blake3: Hex64
-    compiler: Text
-    """The compiler's name and version, such as ``choreo-py 0.1.0``."""
     flags: tuple[str, ...]
     build: BuildPin | None = None
     """Null where no build of these very files was there to pin."""
