@@ -57,7 +57,7 @@ def _published_reasons(figures: Figures, expected_elements: int | Fraction) -> I
     if figures.outside_tolerance != 0:
         yield f"outside_tolerance: {figures.outside_tolerance} elements"
     if not _is_error(figures.max_abs):
-        yield f"max_abs: {_shown(figures.max_abs)} is no error"
+        yield f"max_abs: {shown_error(figures.max_abs)} is no error"
 
 
 def strict_verdict(figures: Figures, rules: GateRules, dims: Mapping[str, int]) -> GateVerdict:
@@ -153,9 +153,9 @@ def _error_reasons(figures: Figures, rules: GateRules) -> Iterator[str]:
 
 def _exceeds(place: str, error: float | None, plain: float | None, factor: float) -> Iterator[str]:
     if not _is_error(error):
-        yield f"{place}: {_shown(error)} is no error"
+        yield f"{place}: {shown_error(error)} is no error"
     if not _is_error(plain) or not math.isfinite(factor * plain):
-        yield f"{place}: the plain implementation's {_shown(plain)} is no error"
+        yield f"{place}: the plain implementation's {shown_error(plain)} is no error"
     elif _is_error(error) and not error <= factor * plain:
         times = f"{error / plain:.2f} times" if plain > 0 else "more than"
         yield (
@@ -288,54 +288,19 @@ def _control_problems(
     found = Counter((control.name, control.position) for control in record.controls)
     for key in wanted:
         if key not in found:
-            yield f"{_control(*key)}: was not measured"
+            yield f"{control_label(*key)}: was not measured"
     for key, count in found.items():
         if key not in wanted:
-            yield f"{_control(*key)}: is not in the manifest"
+            yield f"{control_label(*key)}: is not in the manifest"
         elif count > 1:
-            yield f"{_control(*key)}: was measured {count} times"
+            yield f"{control_label(*key)}: was measured {count} times"
     for control in record.controls:
         missing = coverage_problems(control.figures, rules, dims)
-        label = _control(control.name, control.position)
+        label = control_label(control.name, control.position)
         if missing:
             yield f"{label}: was not measured whole: {'; '.join(missing)}"
         elif not control.rejected:
             yield f"{label}: is wrong, but passes the strict gate"
-
-
-def input_differences(records: Sequence[CheckRecord]) -> tuple[str, ...]:
-    """Where backends of one shape did not compute on the same bytes, a sentence each."""
-    differences = []
-    first: dict[str, CheckRecord] = {}
-    for record in records:
-        reference = first.setdefault(record.shape, record)
-        for name in sorted(reference.inputs.keys() | record.inputs.keys()):
-            ours, theirs = record.inputs.get(name), reference.inputs.get(name)
-            if ours != theirs:
-                differences.append(
-                    f"shape {record.shape}, input {name}: {record.backend} had "
-                    f"{_digest(ours)}, {reference.backend} had {_digest(theirs)}"
-                )
-    return tuple(differences)
-
-
-def require_same_inputs(records: Sequence[CheckRecord]) -> None:
-    """Accept backends that computed on the same bytes, shape by shape.
-
-    Raises:
-        GateFailed: naming shape, input and both backends; their times are not comparable.
-    """
-    differences = input_differences(records)
-    if not differences:
-        return
-    raise GateFailed(
-        "backends computed on different inputs",
-        where="the input digests of the workers",
-        expected="one SHA-256 for each input of a shape",
-        found=differences[0] if len(differences) == 1 else f"{len(differences)} differences",
-        cause="a worker has its own generator, or another version of it",
-        details=differences if len(differences) > 1 else (),
-    )
 
 
 def _is_error(value: float | None) -> TypeGuard[float]:
@@ -343,15 +308,13 @@ def _is_error(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value) and value >= 0
 
 
-def _shown(value: float | None) -> str:
+def shown_error(value: float | None) -> str:
+    """The size of an error as messages write it."""
     return "null (not finite)" if value is None else f"{value!r}"
 
 
-def _digest(value: str | None) -> str:
-    return "none" if value is None else value[:12]
-
-
-def _control(name: str, position: str | None) -> str:
+def control_label(name: str, position: str | None) -> str:
+    """How messages name one known-wrong output."""
     return f"control {name}" + (f" ({position})" if position else "")
 
 
@@ -360,69 +323,3 @@ def _spans(spans: Sequence[tuple[int, int]]) -> str:
     if len(shown) > 6:
         shown = [*shown[:3], f"... ({len(shown)} bands)", shown[-1]]
     return ", ".join(shown)
-
-
-_SAME = 0.01
-"""Errors of the plain implementation are of the same inputs and the same arithmetic; what
-differs between two workers is the order of their sums."""
-
-
-def baseline_differences(records: Sequence[CheckRecord]) -> tuple[str, ...]:
-    """Where the plain implementation's errors are not the same for one shape, a sentence each.
-
-    They belong to the inputs and not to a backend, so the figures of every output, right or
-    wrong, must state the same: a worker that states larger ones would widen its own gate.
-    """
-    differences = []
-    first: dict[str, tuple[str, Figures]] = {}
-    for record in records:
-        stated = [(record.backend, record.figures)]
-        stated += [
-            (f"{record.backend}, {_control(c.name, c.position)}", c.figures)
-            for c in record.controls
-        ]
-        for who, figures in stated:
-            if figures is None:
-                continue
-            reference, theirs = first.setdefault(record.shape, (who, figures))
-            for (place, mine), (_, other) in zip(_plain(figures), _plain(theirs), strict=False):
-                if not _same(mine, other):
-                    differences.append(
-                        f"shape {record.shape}, {place}: {who} states {_shown(mine)}, "
-                        f"{reference} states {_shown(other)}"
-                    )
-    return tuple(differences)
-
-
-def _plain(figures: Figures) -> Iterator[tuple[str, float | None]]:
-    yield "max_abs0", figures.max_abs0
-    for i, band in enumerate(figures.bands):
-        yield f"bands[{i}].e0_max", band.e0_max
-        yield f"bands[{i}].e0_rms", band.e0_rms
-
-
-def _same(a: float | None, b: float | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return abs(a - b) <= _SAME * max(abs(a), abs(b))
-
-
-def require_same_baseline(records: Sequence[CheckRecord]) -> None:
-    """Accept gates that were measured against one plain implementation.
-
-    Raises:
-        GateFailed: naming the shape, the figure and who states it otherwise.
-    """
-    differences = baseline_differences(records)
-    if not differences:
-        return
-    raise GateFailed(
-        "the strict gate was not measured against one plain implementation",
-        where=differences[0].partition(":")[0],
-        expected="the same errors of the plain implementation from every worker and control",
-        found=differences[0].partition(": ")[2],
-        cause="a worker computes the plain implementation otherwise, or states errors that "
-        "would widen its own gate",
-        next="the figures stand under `checks` in the run's results.json",
-        details=differences[:20] if len(differences) > 1 else (),
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from artifact.bench import gates, witness
+from artifact.bench import agreement, gates, witness
 from artifact.bench.rundir import RESULTS
 from artifact.bench.summary import summarise
 from artifact.errors import VerificationError
@@ -58,7 +58,10 @@ def gate_findings(results: RunResults) -> Iterator[Finding]:
                     yield finding(
                         f"{place}.{name}: a complete run passed every gate", "passed", "not", reason
                     )
-    for difference in gates.input_differences(results.checks):
+    for difference in (
+        *agreement.input_differences(results.checks),
+        *agreement.baseline_differences(results.checks),
+    ):
         yield finding(f"checks: {difference}")
 
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from artifact.bench import caches, ending, gates, interpreters, witness
+from artifact.bench import agreement, caches, ending, gates, interpreters, witness
 from artifact.bench.childenv import make_scratch
 from artifact.bench.contents import Contents
 from artifact.bench.device import Watch
@@ -294,8 +294,8 @@ class _Run:
                 # A kernel that is another one is told as such, not as one that errs.
                 expected = plan.witness(backend, shape)
                 witness.require(backend.name, shape.name, expected, witnessed.facts)
-                gates.require_same_inputs(self.rundir.get("checks"))
-                gates.require_same_baseline(self.rundir.get("checks"))
+                agreement.require_same_inputs(self.rundir.get("checks"))
+                agreement.require_same_baseline(self.rundir.get("checks"))
                 gates.require_passed(record)
                 gates.require_rejected(record, rules, shape.dims)
 

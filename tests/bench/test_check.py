@@ -406,6 +406,10 @@ R = "results: results.json: "
             put("checks", 5, "inputs", "x", "f" * 64),
             ["checks: shape N=6, input x: c had ffffffffffff, a had eeeeeeeeeeee"],
         ),
+        (
+            put("checks", 5, "figures", "max_abs0", 7.0),
+            ["checks: shape N=6, max_abs0: c states 7.0, a states 0.02"],
+        ),
         (put("gates", None), ["gates: a measured run states the rules"]),
         (
             put("gates", "strict", "factor", 1.0),
