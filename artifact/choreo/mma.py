@@ -7,7 +7,7 @@ Rules (co-language.md, 11):
 * A is a view of shared memory or a register fragment, B a view of shared memory.
 * An operand in shared memory is swizzled [R]: without a swizzle the address pattern of a
   descriptor does not fit a row-major tile. It begins at a multiple of 8 rows and of a whole panel
-  of columns, or the swizzle's pattern would be another one.
+  of columns, or the swizzle's pattern would be another one; so do the panels of its buffer.
 * All 128 threads of a warpgroup execute an MMA.
 * A ``mma.fill`` of zero that only its MMA follows becomes scale-d = 0 of the first step.
 * ``mma.load`` reads an operand in shared memory that an MMA could read [R].
@@ -197,6 +197,14 @@ class _Mmas:
             )
             return 0
         panel = shared.swizzle // 2
+        if shared.columns > panel and shared.rows % 8:
+            self.diagnostics.error(
+                "mma-alignment",
+                view,
+                f"the panels of {plan.root.name} have {shared.rows} rows",
+                rule="each panel of an operand's buffer begins at a whole swizzle pattern: 8 rows",
+                repair="use a buffer of a multiple of 8 rows",
+            )
         for dim, unit, what in ((-2, 8, "rows"), (-1, panel, "columns")):
             if not self._multiple(plan, dim, unit):
                 self.diagnostics.error(

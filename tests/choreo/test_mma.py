@@ -59,6 +59,32 @@ def test_operands_begin_at_whole_swizzle_patterns(consumer: Callable, part: str)
     assert analysed.place("mma-alignment").startswith("q_tile.view")
 
 
+@pytest.mark.parametrize(
+    ("shape", "part", "codes"),
+    [
+        # The second panel would begin in the midst of a pattern, of which the first knows nothing.
+        ("[68, 128]", "view(64, 128).from(0, 0)", ["mma-alignment"]),
+        ("[68, 64]", "view(64, 64).from(0, 0)", []),
+        ("[72, 128]", "view(64, 128).from(0, 0)", []),
+    ],
+)
+@pytest.mark.parametrize(
+    "use",
+    [f"{FILL}mma.row.row acc, {{a}}, ring[0].subspan(128, {{k}}).at(0, 0)", "a = mma.load {a}"],
+)
+def test_panels_begin_at_whole_swizzle_patterns(
+    threads: Callable, shape: str, part: str, codes: list[str], use: str
+) -> None:
+    rows, k = shape.strip("[]").split(", ")
+    operation = use.format(a=f"odd.{part}", k=k)
+    analysed = threads(
+        f"shared bf16 {shape} odd;\n"
+        "dma.copy.swiz<128> q.subspan(128, 128).at(tile, 0) => ring[0];\n"
+        f"dma.copy.swiz<128> q.view({rows}, {k}).from(0, 0) => odd;\n{operation};"
+    )
+    assert analysed.codes == codes
+
+
 def test_whole_warpgroups_multiply_and_share_their_conditions(consumer: Callable) -> None:
     operation = f"{FILL}mma.row.row acc, {A}, ring[0];"
     assert (
