@@ -1,4 +1,4 @@
-"""The options that commands share."""
+"""The options and arguments that commands share."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer itself.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print details.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Print no colours.")]
+
+Run = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run folder, its results.json, or a run's name.")
+]
+ExpectContentId = Annotated[
+    str | None,
+    typer.Option("--expect-content-id", metavar="ID", help="The content id that was published."),
+]
 
 Workload = Annotated[
     str | None,

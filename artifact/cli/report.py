@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from artifact.cli.options import Json, NoColor, Quiet, Root, Verbose
+from artifact.cli.options import Json, NoColor, Quiet, Root, Run, Verbose
 from artifact.cli.output import Output
 from artifact.cli.runfolder import run_folder
 from artifact.errors import ExitCode
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="A run folder, its results.json, or a run's name."),
-    ],
+    run: Run,
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="DIR", help="Write them all there, not to the run."),

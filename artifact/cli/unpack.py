@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from artifact.cli.options import Json, NoColor, Quiet, Verbose
+from artifact.cli.options import ExpectContentId, Json, NoColor, Quiet, Verbose
 from artifact.cli.output import Output
 
 
@@ -19,12 +19,7 @@ def command(
             "--into", metavar="DIR", help="Where the tree is put (made if it is not there)."
         ),
     ] = Path(),
-    expect_content_id: Annotated[
-        str | None,
-        typer.Option(
-            "--expect-content-id", metavar="ID", help="The content id that was published."
-        ),
-    ] = None,
+    expect_content_id: ExpectContentId = None,
     max_ratio: Annotated[
         int | None,
         typer.Option(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from artifact.cli.options import Json, NoColor, Quiet, Root, Verbose
+from artifact.cli.options import ExpectContentId, Json, NoColor, Quiet, Root, Verbose
 from artifact.cli.output import Output
 from artifact.errors import ExitCode, UsageError
 from artifact.model.portable import shown
@@ -32,12 +32,7 @@ def command(
         Path | None,
         typer.Argument(help="A tree, a .tar.gz, a .zip or a results folder (default: this tree)."),
     ] = None,
-    expect_content_id: Annotated[
-        str | None,
-        typer.Option(
-            "--expect-content-id", metavar="ID", help="The content id that was published."
-        ),
-    ] = None,
+    expect_content_id: ExpectContentId = None,
     checksums: Annotated[
         Path | None,
         typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
@@ -242,3 +243,13 @@ def test_the_document_of_an_error_that_nobody_takes_is_text(tmp_path: Path) -> N
         assert code == 2
         assert err.startswith("error: there is no artifact here")
     assert shell("artifact verify 2>/dev/full", tmp_path)[0] == 2
+
+
+def test_an_option_that_commands_share_is_written_once() -> None:
+    written: dict[str, list[str]] = {}
+    for path in sorted(Path(app.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
+                written.setdefault(ast.unparse(node), []).append(path.name)
+    assert len(written) > 40
+    assert {text: files for text, files in written.items() if len(files) > 1} == {}
