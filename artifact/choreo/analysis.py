@@ -25,6 +25,7 @@ from artifact.choreo.hazards import check_hazards
 from artifact.choreo.jumps import check_jumps
 from artifact.choreo.levels import plan_levels
 from artifact.choreo.liveness import check_liveness
+from artifact.choreo.local_buffers import plan_locals
 from artifact.choreo.mma import plan_mmas
 from artifact.choreo.names import resolve
 from artifact.choreo.order_rules import check_orders
@@ -81,6 +82,7 @@ def _run(tables: Tables, diagnostics: Diagnostics, headers: tuple[str, ...]) -> 
     plan_fragments(tables, diagnostics)
     if diagnostics.failed:
         return
+    plan_locals(tables, diagnostics, values, places)
     plan_mmas(tables, diagnostics, values, places)
     plan_futures(tables, diagnostics)
     found = gather(tables, diagnostics, values, places)

@@ -1,8 +1,9 @@
-"""The definitions pass: every fragment that is read has a value, and no MMA multiplies zeros.
+"""The definitions pass: what is read of registers has a value, and no MMA multiplies zeros.
 
 Rules (co-language.md, 10; worklog, the section on updating older code):
 
-* ``frag T [..] x;`` is undefined until it is written; reading it before is an error.
+* ``frag T [..] x;`` is undefined until it is written; reading it before is an error. So is a local
+  buffer, which counts as written when any of its elements is [R].
 * An MMA whose register operand is all zero when the program first gets there does nothing: it is
   the dummy PV of an older form. The current one is a QK prologue, a steady loop that issues QK of
   this tile and PV of the tile before, and a final PV.
@@ -26,7 +27,7 @@ States = dict[Symbol, State]
 
 
 def check_definitions(tables: Tables, diagnostics: Diagnostics) -> None:
-    """Check every read of a fragment."""
+    """Check every read of a fragment or a local buffer."""
     _Definitions(tables, diagnostics).block(tables.function.body, {})
 
 
@@ -43,7 +44,15 @@ class _Definitions:
 
     def _statement(self, stmt: syntax.Stmt, states: States) -> States:
         uses = self.tables.uses
+        for place, symbol in self._local_reads(stmt):
+            self._read(place, symbol, states)
         match stmt:
+            case syntax.LocalDecl():
+                (symbol,) = self.tables.declares[stmt]
+                return {**states, symbol: "undefined" if stmt.init is None else "defined"}
+            case syntax.Assign(target=syntax.Element() as target):
+                symbol = uses[target.base]
+                return {**states, symbol: "defined"} if symbol in states else states
             case syntax.FragDecl():
                 (symbol,) = self.tables.declares[stmt]
                 init = stmt.init
@@ -77,6 +86,15 @@ class _Definitions:
             case syntax.Block():
                 return self.block(stmt, states)
         return states
+
+    def _local_reads(self, stmt: syntax.Stmt) -> Iterator[tuple[syntax.Element, Symbol]]:
+        """The elements of local buffers that a statement itself reads."""
+        written = stmt.target if isinstance(stmt, syntax.Assign) and stmt.op == "=" else None
+        for node in own(stmt):
+            if isinstance(node, syntax.Element) and node is not written:
+                symbol = self.tables.uses[node.base]
+                if symbol.kind == "local":
+                    yield node, symbol
 
     def _value(self, expr: syntax.Expr) -> State:
         return "zero" if self.tables.constants.get(expr) == 0 else "defined"
@@ -118,6 +136,8 @@ class _Definitions:
             if isinstance(node, syntax.Assign):
                 yield from self._reads(node.value)
                 if isinstance(node.target, syntax.Element):
+                    for index in (node.target.tile, *node.target.indices):
+                        yield from self._reads(index) if index is not None else ()
                     symbol = self.tables.uses[node.target.base]
                     if node.op != "=":
                         yield node.target, symbol, None
@@ -131,17 +151,20 @@ class _Definitions:
         for node in syntax.walk(expr):
             if isinstance(node, syntax.Element):
                 symbol = self.tables.uses[node.base]
-                if symbol.kind == "fragment":
+                if symbol.kind != "tensor":
                     yield node, symbol, None
 
     def _read(self, place: syntax.Node, symbol: Symbol, states: States) -> None:
         if states.get(symbol) == "undefined":
+            local = symbol.kind == "local"
             self.diagnostics.error(
-                "fragment-undefined",
+                "local-undefined" if local else "fragment-undefined",
                 place,
                 f"{symbol.name} is read before anything is written to it",
-                rule="a fragment without an initialiser is undefined",
-                repair=f"initialise it: 'frag .. {symbol.name} {{0.0f}};'",
+                rule=f"a {'local buffer' if local else 'fragment'} without an initialiser is "
+                "undefined",
+                repair=f"initialise it: '{'local' if local else 'frag'} .. {symbol.name} "
+                f"{{{'0' if local else '0.0f'}}};'",
             )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from artifact.choreo import NAME, VERSION, syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.emit_context import Context
+from artifact.choreo.emit_elements import memory_element
 from artifact.choreo.emit_expressions import Expressions
 from artifact.choreo.emit_host import emit_host
 from artifact.choreo.emit_kernel import emit_kernel, kernel_name, make_context_statement
@@ -92,7 +93,7 @@ def _emit_function(
         expressions=Expressions(tables, names),
         out=out,
     )
-    ctx.expressions.element = ctx.tensor_element
+    ctx.expressions.element = lambda node: memory_element(ctx, node)
     make_context_statement(ctx)
     parameters = emit_kernel(ctx)
     out.blank()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from artifact.choreo import syntax
 from artifact.choreo.emit_context import Context
+from artifact.choreo.emit_elements import memory_element
 from artifact.choreo.emit_touches import Touches
 
 _UNROLL = "#pragma unroll"
@@ -173,7 +174,7 @@ class ApplyLoop:
         """An element access within the loops."""
         plan = self._touch.fragment(node)
         if plan is None:
-            return self._ctx.tensor_element(node)
+            return memory_element(self._ctx, node)
         name = self._ctx.names.of(self._ctx.symbol(node.base))
         if plan.layout == "row":
             return f"{name}[{self._row}]"

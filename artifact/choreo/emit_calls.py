@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from artifact.choreo import syntax
 from artifact.choreo.emit_context import Context
+from artifact.choreo.emit_elements import local_address
 from artifact.choreo.emit_expressions import CXX_TYPES
 from artifact.choreo.emit_views import element_type, global_address, shared_address
 from artifact.choreo.tables import Symbol, ViewPlan
@@ -34,6 +35,8 @@ def emit_call(ctx: Context, node: syntax.CallStmt) -> None:
 def _argument(ctx: Context, node: syntax.Expr | syntax.View) -> str:
     """Scalars by value, fragments as arrays; buffers, tensors and views decay to pointers."""
     name = node.base if isinstance(node, syntax.View) and not node.ops else node
+    if isinstance(name, syntax.Index) and ctx.symbol(name.base) in ctx.tables.locals:
+        return local_address(ctx, name)
     if isinstance(name, syntax.Name):
         symbol = ctx.symbol(name)
         if symbol.kind == "shared":

@@ -82,25 +82,6 @@ class Context:
             raise AssertionError(f"{symbol.name} has no element type")
         return CXX_TYPES[symbol.type]
 
-    def tensor_element(self, node: syntax.Element) -> str:
-        """An element of a tensor parameter."""
-        tensor = self.symbol(node.base)
-        extents = self.expressions.extents(tensor)
-        if tensor.kind != "tensor":
-            raise AssertionError(f"{tensor.name} has no elements here: {node.span}")
-        # 64 bits: a tensor may have more elements than an int counts.
-        text = self.text(node.indices[0])
-        if len(extents) > 1:
-            text = f"size_t({text})"
-        summed = False
-        for index, extent in zip(node.indices[1:], extents[1:], strict=True):
-            text = f"({text})" if summed else text
-            text = f"{text} * {self.expressions.extent(extent, 12)}"
-            summed = self.expressions.integer(index) != 0
-            if summed:
-                text = f"{text} + {self.text(index, 10)}"
-        return f"{self.names.of(tensor)}[{text}]"
-
     def quote(self, node: syntax.Node, body: syntax.Node | None = None) -> None:
         """A comment with the source's line number and text; up to ``body`` where that is given."""
         self.out.comment(f"{node.span.line}: {self.excerpt(node, body)}")

@@ -285,7 +285,7 @@ class Expressions:
                 return self._tables.views[node.destination].extents
             # An anonymous buffer has no extents of 1.
             return squeezed(self._tables.views[node.source]).extents
-        if isinstance(node, syntax.TensorParam | syntax.SharedDecl):
+        if isinstance(node, syntax.TensorParam | syntax.SharedDecl | syntax.LocalDecl):
             return tuple(self._known(e) for e in node.extents)
         raise AssertionError(f"{symbol.name} has no shape")
 

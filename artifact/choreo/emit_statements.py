@@ -9,6 +9,7 @@ from artifact.choreo.emit_apply import emit_apply
 from artifact.choreo.emit_beside import written_beside
 from artifact.choreo.emit_calls import emit_call
 from artifact.choreo.emit_context import Context
+from artifact.choreo.emit_elements import declare_local, numbers_registers
 from artifact.choreo.emit_events import trigger_event, wait_event
 from artifact.choreo.emit_fragments import (
     declare_fragment,
@@ -72,6 +73,8 @@ def emit_statement(ctx: Context, node: syntax.Stmt) -> None:
             declare_view(ctx, node)
         case syntax.FragDecl():
             declare_fragment(ctx, node)
+        case syntax.LocalDecl():
+            declare_local(ctx, node)
         case syntax.Block():
             with ctx.block():
                 emit_body(ctx, node.body)
@@ -166,6 +169,8 @@ def _foreach(ctx: Context, node: syntax.Foreach, depth: int = 0) -> None:
             bound = name
         name = ctx.names.declare(symbol)
         kind = ctx.cxx_type(symbol)
+        if numbers_registers(ctx, symbol, node):
+            ctx.out.flush_left("#pragma unroll")
         with ctx.block(f"for ({kind} {name} = 0; {name} < {bound}; ++{name})"):
             _foreach(ctx, node, depth + 1)
 

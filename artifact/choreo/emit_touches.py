@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from artifact.choreo import syntax
+from artifact.choreo.local_buffers import written_locals
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
 
 
@@ -18,7 +19,7 @@ class Touches:
         self._local = self._differing_along_a_row(node)
 
     def fragment(self, node: syntax.Element) -> FragmentPlan | None:
-        """The fragment that an element is of; null of a tensor's element."""
+        """The fragment that an element is of; null of one of a tensor or a local buffer."""
         return self._tables.fragments.get(self._tables.uses[node.base])
 
     def is_matrix(self, node: syntax.Node) -> bool:
@@ -48,8 +49,8 @@ class Touches:
         )
 
     def _differing_along_a_row(self, apply: syntax.Apply) -> set[Symbol]:
-        """Scalars of the body whose value is not one for the whole row."""
-        found: set[Symbol] = set()
+        """Scalars of the body, and local buffers, whose value is not one for the whole row."""
+        found = written_locals(self._tables, apply)
         for statement in apply.body.body:
             declared = self._tables.declares.get(statement, ())
             differs = self.column(statement) or any(
@@ -112,6 +113,6 @@ class Touches:
             return False
         # Another thread's memory is read where the program says so, and nowhere else.
         return not any(
-            isinstance(n, syntax.Element) and (self.is_matrix(n) or self.fragment(n) is None)
+            isinstance(n, syntax.Element) and (self.is_matrix(n) or uses[n.base].kind == "tensor")
             for n in syntax.walk(node)
         )

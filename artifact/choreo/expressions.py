@@ -186,6 +186,8 @@ class Expressions:
             case syntax.Compose():
                 return self._compose(expr)
             case syntax.Element():
+                if expr.tile is not None:
+                    self.integer(expr.tile, "the number of a buffer")
                 for index in expr.indices:
                     self.integer(index, "an index")
                 base = self.tables.uses.get(expr.base)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.local_buffers import written_locals
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
 from artifact.choreo.threads import whole
 from artifact.choreo.traverse import own, statements
@@ -307,13 +308,14 @@ class _Fragments:
             if isinstance(target, syntax.Name):
                 allowed = self.tables.uses.get(target) in local
             else:
-                allowed = self._fragment(target) is not None
+                allowed = self.tables.uses[target.base].kind != "tensor"
         if not allowed:
             self.diagnostics.error(
                 "apply-statement",
                 inner,
                 "this may not stand in the body of apply",
-                rule="a body assigns elements and its own scalars, under conditions",
+                rule="a body assigns elements of fragments and local buffers and its own scalars, "
+                "under conditions",
                 repair="move it out of the apply",
             )
 
@@ -348,7 +350,7 @@ class _Fragments:
         """What runs once a row stands before what runs for every element."""
         if len(coordinates) < 2:
             return
-        differing: set[Symbol] = {coordinates[1]}
+        differing = {coordinates[1], *written_locals(self.tables, stmt)}
         seen = False
         for inner in stmt.body.body:
             each = any(self._differs(node, differing) for node in _outside_indices(inner, self))

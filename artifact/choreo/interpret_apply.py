@@ -14,7 +14,9 @@ from artifact.choreo import syntax
 from artifact.choreo.emit_touches import Touches
 from artifact.choreo.interpret_error import Report
 from artifact.choreo.interpret_fragments import LANES, ROWS, Fragment
+from artifact.choreo.interpret_locals import Lanes
 from artifact.choreo.interpret_values import Value, Values, cast
+from artifact.choreo.local_buffers import written_locals
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class ApplyPlan:
         once: What runs once a row.
         each: What runs for every element.
         carries: Whether the elements of a row depend on one another.
+        halves: Whether the two rows of a thread do: it writes a local buffer.
     """
 
     node: syntax.Apply
@@ -38,14 +41,16 @@ class ApplyPlan:
     once: tuple[syntax.Stmt, ...]
     each: tuple[syntax.Stmt, ...]
     carries: bool
+    halves: bool
 
 
 def plan_apply(tables: Tables, node: syntax.Apply) -> ApplyPlan:
     """Plan one statement."""
     layout = tables.fragments[tables.uses[node.fragment]]
     body = node.body.body
+    halves = bool(written_locals(tables, node))
     if layout.layout == "row":
-        return ApplyPlan(node, layout, body, (), carries=False)
+        return ApplyPlan(node, layout, body, (), carries=False, halves=halves)
     touch = Touches(tables, node)
     each = tuple(s for s in body if touch.elements(s))
     # An assignment that is not to the element itself hands something on to the next one.
@@ -57,7 +62,7 @@ def plan_apply(tables: Tables, node: syntax.Apply) -> ApplyPlan:
         for inner in syntax.walk(stmt)
     )
     once = tuple(s for s in body if s not in each)
-    return ApplyPlan(node, layout, once, each, carries)
+    return ApplyPlan(node, layout, once, each, carries, halves)
 
 
 class Apply:
@@ -79,17 +84,23 @@ class Apply:
         self._first_row = first_row
         self._report = report
         self._step: int | None = None
+        self._part_rows = slice(0, ROWS)
+        self._threads: Array | None = None
         self._rows_only = True
         self._local: set[Symbol] = set()
 
     def run(self) -> None:
         """All of it."""
-        outer = self._values.element
+        outer = self._values.element, self._values.lanes
         self._values.element = self._read
+        half = ROWS // 2
+        parts = [slice(0, half), slice(half, ROWS)] if self._plan.halves else [slice(0, ROWS)]
         try:
-            self._run()
+            for self._part_rows in parts:
+                self._rows_only = True
+                self._run()
         finally:
-            self._values.element = outer
+            self._values.element, self._values.lanes = outer
 
     def _run(self) -> None:
         plan = self._plan
@@ -113,12 +124,16 @@ class Apply:
         import numpy as np
 
         self._step = step
-        rows = self._first_row + np.arange(ROWS)[:, None]
+        number = np.arange(ROWS)[self._part_rows, None]
+        rows = self._first_row + number
         lanes = np.arange(LANES)
+        self._threads = number % (ROWS // 2) * LANES + lanes
         coordinates: list[Array] = [rows, lanes]
         if columns:
             block, pair = np.arange(columns // 8)[:, None, None], np.arange(2)
             coordinates = [rows[:, :, None, None], 8 * block + 2 * lanes[:, None] + pair]
+            shape = (ROWS, columns // 8, LANES, 2)
+            self._threads = np.broadcast_to(self._threads[:, None, :, None], shape)
         elif step is not None:
             coordinates[1] = 8 * (step // 2) + 2 * lanes + step % 2
         symbols = self._tables.declares[self._plan.node]
@@ -134,6 +149,9 @@ class Apply:
     def _statement(self, stmt: syntax.Stmt, mask: Value) -> None:
         import numpy as np
 
+        if self._values.locals and self._threads is not None:
+            taking = np.broadcast_to(np.asarray(mask, dtype=bool), self._threads.shape)
+            self._values.lanes = Lanes(self._threads, taking, apart=True)
         match stmt:
             case syntax.Block():
                 self._body(stmt.body, mask)
@@ -164,6 +182,10 @@ class Apply:
 
         if isinstance(stmt.target, syntax.Name):
             self._assign_local(stmt, stmt.target, mask)
+            return
+        symbol = self._tables.uses[stmt.target.base]
+        if symbol.kind == "local":
+            self._values.set_element(stmt.target, stmt.op, stmt.value, symbol)
             return
         fragment = self._fragment(stmt.target)
         value = self._values.of(stmt.value)
@@ -198,6 +220,7 @@ class Apply:
 
     def _part(self, fragment: Fragment, values: Array) -> Array:
         """The elements at the coordinates at hand, as a view."""
+        values = values[self._part_rows]
         if fragment.plan.layout == "row":
             together = not self._rows_only and self._step is None
             return values[:, None, :, None] if together else values

@@ -15,6 +15,7 @@ Fault = Literal[
     "missed-generation",
     "over-arrival",
     "in-flight",
+    "undefined",
     "out-of-range",
     "assertion",
     "endless",

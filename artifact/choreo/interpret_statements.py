@@ -8,6 +8,7 @@ from typing import Literal
 from artifact.choreo import syntax
 from artifact.choreo.interpret_apply import Apply
 from artifact.choreo.interpret_fragments import ROWS, Fragment
+from artifact.choreo.interpret_locals import LocalBuffer
 from artifact.choreo.interpret_mma import issue, load, store
 from artifact.choreo.interpret_schedule import Blocked
 from artifact.choreo.interpret_sync import increment, trigger, wait
@@ -133,6 +134,8 @@ def _local(threads: Threads, stmt: syntax.Stmt) -> None:
         case syntax.ViewDecl():
             (symbol,) = threads.tables.declares[stmt]
             threads.places.declare(symbol, threads.tables.views[stmt.view])
+        case syntax.LocalDecl():
+            _local_buffer(threads, stmt)
         case syntax.ExprStmt():
             increment(threads, stmt.value)
         case syntax.Assert():
@@ -151,13 +154,30 @@ def _scalar(threads: Threads, stmt: syntax.ScalarDecl | syntax.Assign) -> None:
         (symbol,) = declared
         threads.declare(symbol, values.converted(stmt.value, symbol.type))
         return
-    if not isinstance(stmt, syntax.Assign) or not isinstance(stmt.target, syntax.Name):
-        raise threads.report.error("unsupported", stmt, "an element is assigned outside of apply")
+    if not isinstance(stmt, syntax.Assign):
+        raise AssertionError(f"a declaration that declares nothing: {stmt.span}")
+    if isinstance(stmt.target, syntax.Element):
+        symbol = threads.tables.uses[stmt.target.base]
+        if symbol.kind != "local":
+            raise threads.report.error(
+                "unsupported", stmt, "an element is assigned outside of apply"
+            )
+        values.set_element(stmt.target, stmt.op, stmt.value, symbol)
+        return
     symbol = threads.tables.uses[stmt.target]
     value = values.converted(stmt.value, symbol.type)
     if stmt.op != "=":
         value = values.combine(stmt.op[:-1], values.variables[symbol], value, symbol.type or "s32")
     threads.assign(symbol, cast(value, symbol.type), stmt)
+
+
+def _local_buffer(threads: Threads, stmt: syntax.LocalDecl) -> None:
+    """A buffer of its own for each thread, for every time that its declaration is reached."""
+    (symbol,) = threads.tables.declares[stmt]
+    buffer = LocalBuffer(symbol.name, threads.tables.locals[symbol], threads.report)
+    threads.values.locals[symbol] = buffer
+    if stmt.init is not None:
+        buffer.fill(threads.values.converted(stmt.init, symbol.type))
 
 
 def _assert(threads: Threads, stmt: syntax.Assert) -> None:

@@ -13,6 +13,7 @@ from artifact.choreo.interpret_agents import Agent, Operation, learn
 from artifact.choreo.interpret_block import BlockState
 from artifact.choreo.interpret_events import Meeting
 from artifact.choreo.interpret_fragments import Fragment
+from artifact.choreo.interpret_locals import Lanes
 from artifact.choreo.interpret_schedule import Blocked
 from artifact.choreo.interpret_values import Value, Values
 from artifact.choreo.interpret_views import Places
@@ -29,8 +30,7 @@ class Threads(Agent):
 
     Attributes:
         whole: Its threads, all of one warp.
-        mask: Those of them that run the statement at hand.
-        values: Its expressions, and its scalars.
+        values: Its expressions, its scalars, and its local buffers.
         places: Its views.
         fragments: Its rows of every fragment declared so far.
         mmas: Its MMAs in flight, oldest first, with the fragments that they use.
@@ -45,15 +45,25 @@ class Threads(Agent):
         self.tables = block.tables
         self.report = block.report
         self.whole = mask
-        self.mask = mask
         self.first = (mask & -mask).bit_length() - 1
         self.values = Values(block.tables, variables, block.tensors, block.report)
+        self.mask = mask
         self.places = Places(self.values, block.memory, block.tensors, block.report)
         self.fragments: dict[Symbol, Fragment] = {}
         self.mmas: list[tuple[Operation, tuple[Fragment, ...]]] = []
         self.futures: dict[Symbol, Operation] = {}
         self.own: dict[Symbol, int] = {}
         self.waited: dict[tuple[Symbol, int], int] = {}
+
+    @property
+    def mask(self) -> int:
+        """Those of its threads that run the statement at hand."""
+        return self._mask
+
+    @mask.setter
+    def mask(self, mask: int) -> None:
+        self._mask = mask
+        self.values.lanes = Lanes.of(mask)
 
     @property
     def count(self) -> int:

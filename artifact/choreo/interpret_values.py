@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import FLOATS, INTEGERS, common, divide, fold, fold_call
 from artifact.choreo.interpret_error import Report
+from artifact.choreo.interpret_locals import Lanes, LocalBuffer
 from artifact.choreo.interpret_memory import round_bf16
 from artifact.choreo.names import ALIASES
 from artifact.choreo.tables import Symbol, Tables
@@ -59,7 +60,9 @@ class Values:
     Attributes:
         variables: What every symbol is at the moment: scalars, loop and parallel variables.
         bounds: The bounds of bounded variables.
-        element: What an element access is at the place at hand; null outside of ``apply``.
+        element: What a fragment's element is at the place at hand; null outside of ``apply``.
+        locals: The local buffers of the group's threads.
+        lanes: Which of those threads compute at the place at hand.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class Values:
         self.variables = variables
         self.bounds: dict[Symbol, int] = {}
         self.element: Callable[[syntax.Element], Value] | None = None
+        self.locals: dict[Symbol, LocalBuffer] = {}
+        self.lanes = Lanes.of(0)
         self._tables = tables
         self._tensors = tensors
         self._report = report
@@ -280,7 +285,7 @@ class Values:
         node = symbol.node
         if symbol in self._tensors:
             return list(self._tensors[symbol].shape)
-        if isinstance(node, syntax.SharedDecl):
+        if isinstance(node, syntax.SharedDecl | syntax.LocalDecl):
             return [self.integer(extent) for extent in node.extents]
         view = node.view if isinstance(node, syntax.ViewDecl) else None
         if isinstance(node, syntax.Transfer):
@@ -301,6 +306,8 @@ class Values:
                     "unsupported", node, f"an element of {node.base.id} outside of apply"
                 )
             return self.element(node)
+        if symbol.kind == "local":
+            return cast(self.locals[symbol].read(*self.place(node), self.lanes, node), symbol.type)
         tensor = self._tensors[symbol]
         indices = tuple(self.of(index) for index in node.indices)
         for index, extent in zip(indices, tensor.shape, strict=True):
@@ -309,6 +316,23 @@ class Values:
                     "out-of-range", node, f"an index of {node.base.id}, whose extent is {extent}"
                 )
         return cast(tensor[indices], symbol.type)
+
+    def place(self, node: syntax.Element) -> tuple[Value, tuple[Value, ...]]:
+        """The number of the buffer and the indices of a local buffer's element."""
+        number = 0 if node.tile is None else self.of(node.tile)
+        return number, tuple(self.of(index) for index in node.indices)
+
+    def set_element(
+        self, node: syntax.Element, op: str, value: syntax.Expr, symbol: Symbol
+    ) -> None:
+        """Assign an element of a local buffer, in the threads at hand."""
+        type_ = symbol.type or "f32"
+        buffer, place = self.locals[symbol], self.place(node)
+        new = self.converted(value, type_)
+        if op != "=":
+            old = cast(buffer.read(*place, self.lanes, node), type_)
+            new = cast(self.combine(op[:-1], old, new, type_), type_)
+        buffer.write(*place, self.lanes, new, node)
 
 
 def _is_array(value: Value) -> bool:

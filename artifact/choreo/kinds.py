@@ -12,14 +12,15 @@ SCALARS: frozenset[SymbolKind] = frozenset(
 BOUNDED: frozenset[SymbolKind] = frozenset(("level", "loop", "coordinate"))
 TENSORS: frozenset[SymbolKind] = frozenset(("tensor",))
 FRAGMENTS: frozenset[SymbolKind] = frozenset(("fragment",))
-ELEMENTS: frozenset[SymbolKind] = TENSORS | FRAGMENTS
+LOCALS: frozenset[SymbolKind] = frozenset(("local",))
+ELEMENTS: frozenset[SymbolKind] = TENSORS | FRAGMENTS | LOCALS
 BUFFERS: frozenset[SymbolKind] = frozenset(("tensor", "shared", "view"))
-SHAPED: frozenset[SymbolKind] = BUFFERS | FRAGMENTS
+SHAPED: frozenset[SymbolKind] = BUFFERS | FRAGMENTS | LOCALS
 MUTABLE: frozenset[SymbolKind] = frozenset(("mutable",))
 EVENT: frozenset[SymbolKind] = frozenset(("event",))
 FUTURE: frozenset[SymbolKind] = frozenset(("future",))
 WAITABLE: frozenset[SymbolKind] = EVENT | FUTURE
-ARGUMENTS: frozenset[SymbolKind] = SCALARS | BUFFERS | FRAGMENTS
+ARGUMENTS: frozenset[SymbolKind] = SCALARS | BUFFERS | FRAGMENTS | LOCALS
 
 WITH_ARTICLE: dict[SymbolKind, str] = {
     "tensor": "a tensor parameter",
@@ -32,6 +33,7 @@ WITH_ARTICLE: dict[SymbolKind, str] = {
     "coordinate": "a coordinate of apply",
     "view": "a view",
     "shared": "a shared buffer",
+    "local": "a local buffer",
     "event": "an event",
     "fragment": "a fragment",
     "future": "a future",
@@ -43,6 +45,7 @@ USE_INSTEAD: dict[SymbolKind, str] = {
     "fragment": "read an element with .at(..) inside an apply",
     "tensor": "read an element with .at(..)",
     "shared": "shared buffers are used through transfers and MMAs",
+    "local": "a thread reads and writes its local buffer element by element: .at(..)",
     "view": "views are used through transfers and MMAs",
     "scalar": "declare it 'mutable' if it is meant to change",
 }
@@ -51,5 +54,6 @@ ASSIGN_INSTEAD: dict[SymbolKind, str] = {
     "scalar": "declare it 'mutable'",
     "parameter": "copy it: 'mutable n2 = n;'",
     "fragment": "assign its elements inside an apply, or use mma.fill",
+    "local": "assign its elements: .at(..) = ..",
     "loop": "a loop variable is counted by its loop; use a mutable of your own",
 }

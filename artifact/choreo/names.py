@@ -26,6 +26,7 @@ from artifact.choreo.kinds import (
     EVENT,
     FRAGMENTS,
     FUTURE,
+    LOCALS,
     MUTABLE,
     SCALARS,
     SHAPED,
@@ -209,8 +210,8 @@ class _Names:
             case syntax.Increment():
                 self.use(node.name, MUTABLE, "a mutable scalar")
             case syntax.Element():
-                self.use(node.base, ELEMENTS, "a fragment or a tensor parameter")
-                self._each(node.indices)
+                self.use(node.base, ELEMENTS, "a fragment, a tensor parameter or a local buffer")
+                self._each((node.tile, *node.indices))
             case syntax.Index():
                 self.use(node.base, BUFFERS, "an array of shared tiles")
                 self.expression(node.index)
@@ -306,6 +307,9 @@ class _Names:
             case syntax.SharedDecl():
                 self._each((*stmt.extents, stmt.tiles))
                 self.declare(stmt.name, "shared", stmt, stmt.type)
+            case syntax.LocalDecl():
+                self._each((*stmt.extents, stmt.tiles, stmt.init))
+                self.declare(stmt.name, "local", stmt, stmt.type)
             case syntax.EventDecl():
                 self._each((stmt.slots, stmt.count))
                 self.declare(stmt.name, "event", stmt)
@@ -442,5 +446,9 @@ class _Names:
             base = arg.base if isinstance(arg, syntax.View) and not arg.ops else arg
             if isinstance(base, syntax.Name):
                 self.use(base, ARGUMENTS, "a scalar, a fragment or a buffer")
+            elif isinstance(base, syntax.Index):
+                # One of an array of local buffers, or of shared tiles.
+                self.use(base.base, BUFFERS | LOCALS, "an array of buffers")
+                self.expression(base.index)
             else:
                 self.expression(arg)

@@ -142,7 +142,8 @@ def _(node: syntax.Compose) -> tuple[str, int]:
 
 @_expression.register
 def _(node: syntax.Element) -> tuple[str, int]:
-    return f"{node.base.id}.at({print_list(node.indices)})", _ATOM
+    tile = "" if node.tile is None else f"[{print_expression(node.tile)}]"
+    return f"{node.base.id}{tile}.at({print_list(node.indices)})", _ATOM
 
 
 @_expression.register

@@ -128,6 +128,13 @@ def _(node: syntax.SharedDecl) -> str:
 
 
 @_simple.register
+def _(node: syntax.LocalDecl) -> str:
+    init = "" if node.init is None else f" {{{print_expression(node.init)}}}"
+    extents = print_list(node.extents)
+    return f"local {node.type} [{extents}] {node.name}{_slots(node.tiles)}{init}"
+
+
+@_simple.register
 def _(node: syntax.EventDecl) -> str:
     count = "" if node.count is None else f"<{print_at(node.count, SUM)}>"
     ready = " = ready" * node.ready

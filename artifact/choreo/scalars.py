@@ -65,14 +65,13 @@ class _Scalars(Expressions):
                     symbol.type = "s32"
             case syntax.If() | syntax.While() | syntax.Inthreads():
                 self.type_of(stmt.condition)
-            case syntax.SharedDecl() | syntax.FragDecl():
+            case syntax.SharedDecl() | syntax.FragDecl() | syntax.LocalDecl():
                 self.known_type(stmt, stmt.type)
                 for extent in stmt.extents:
                     self.constant(extent, "an extent of a tile")
-                if isinstance(stmt, syntax.SharedDecl):
-                    if stmt.tiles is not None:
-                        self.constant(stmt.tiles, "a number of tiles")
-                elif stmt.init is not None:
+                if not isinstance(stmt, syntax.FragDecl) and stmt.tiles is not None:
+                    self.constant(stmt.tiles, "a number of tiles")
+                if not isinstance(stmt, syntax.SharedDecl) and stmt.init is not None:
                     self.convert(stmt.init, ALIASES.get(stmt.type, stmt.type))
             case syntax.EventDecl():
                 for count in (stmt.slots, stmt.count):
@@ -181,7 +180,7 @@ class _Scalars(Expressions):
                 "not-constant",
                 expr,
                 f"{what} must be known at compile time",
-                rule="tiles, fragments and events have constant sizes",
+                rule="tiles, fragments, local buffers and events have constant sizes",
                 repair="use a literal or a #define of this file",
             )
         elif value < 1:

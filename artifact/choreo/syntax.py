@@ -144,15 +144,19 @@ class Compose(Node):
 
 @dataclass(frozen=True, eq=False)
 class Element(Node):
-    """``x.at(i, j)``: one element of a fragment or of a global tensor."""
+    """``x.at(i, j)``: one element of a fragment, a global tensor or a local buffer.
+
+    ``tile`` is the ``k`` of ``x[k].at(i, j)``, of an array of local buffers.
+    """
 
     base: Name
+    tile: Expr | None
     indices: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Index(Node):
-    """``x[i]``: tile i of an array of shared tiles."""
+    """``x[i]``: tile i of an array of shared tiles, or buffer i of an array of local ones."""
 
     base: Name
     index: Expr
@@ -274,6 +278,17 @@ class SharedDecl(Node):
     extents: tuple[Expr, ...]
     name: str
     tiles: Expr | None
+
+
+@dataclass(frozen=True, eq=False)
+class LocalDecl(Node):
+    """``local T [d, ..] name {init};`` or ``name[N] {init};``, one name a node."""
+
+    type: str
+    extents: tuple[Expr, ...]
+    name: str
+    tiles: Expr | None
+    init: Expr | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -538,6 +553,7 @@ Stmt = (
     ScalarDecl
     | ViewDecl
     | SharedDecl
+    | LocalDecl
     | EventDecl
     | FragDecl
     | Assign

@@ -9,6 +9,7 @@ Thread sets are integers: bit t stands for thread t of the block.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,6 +26,7 @@ SymbolKind = Literal[
     "coordinate",  # a variable of apply
     "view",
     "shared",  # a shared buffer, or an array of tiles; anonymous ones are named by their future
+    "local",  # a buffer of one thread, or an array of them
     "event",
     "fragment",  # a fragment, also an accumulator that mma.fill declares
     "future",
@@ -238,6 +240,21 @@ class SharedPlan:
     its rows allow it."""
 
 
+@dataclass(frozen=True)
+class LocalPlan:
+    """A buffer of each thread, or an array of ``tiles`` of them: row-major, one after the other."""
+
+    type: str
+    shape: tuple[int, ...]
+    tiles: int
+    """1 also of what is no array."""
+
+    @property
+    def elements(self) -> int:
+        """Elements of one buffer."""
+        return math.prod(self.shape)
+
+
 @dataclass
 class Tables:
     """Everything known about one function; a comment names the pass that fills a table."""
@@ -270,6 +287,8 @@ class Tables:
     mmas: dict[syntax.Mma, MmaPlan] = field(default_factory=dict)
     fused_fills: set[syntax.MmaFill] = field(default_factory=set)
     """Fills that emit nothing, because their MMA clears."""
+    # local buffers
+    locals: dict[Symbol, LocalPlan] = field(default_factory=dict)
     # events and futures
     events: dict[Symbol, EventPlan] = field(default_factory=dict)
     waits: dict[syntax.Target, WaitPlan] = field(default_factory=dict)

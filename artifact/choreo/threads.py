@@ -210,6 +210,7 @@ class ThreadValues:
                 return len({v for t, v in enumerate(values) if mask >> t & 1}) > 1
         inside = seen | {node}
         if isinstance(node, syntax.Name):
+            # Also the base of an element of a local buffer.
             symbol = self._tables.uses.get(node)
             if symbol is None:
                 return False
@@ -229,9 +230,17 @@ class ThreadValues:
     def _differs_after(self, stmt: syntax.Stmt, mask: int, seen: frozenset[syntax.Node]) -> bool:
         """Whether an assignment leaves a scalar different in threads of a set."""
         inside = seen | {stmt}
-        if isinstance(stmt, syntax.ScalarDecl | syntax.Assign) and self._varies(
-            stmt.value, mask, inside
-        ):
+        if isinstance(stmt, syntax.CallStmt):
+            # What a helper writes into a local buffer nobody knows.
+            return True
+        given: list[syntax.Node] = []
+        if isinstance(stmt, syntax.ScalarDecl | syntax.Assign):
+            given.append(stmt.value)
+        if isinstance(stmt, syntax.Assign) and isinstance(stmt.target, syntax.Element):
+            given += [e for e in (stmt.target.tile, *stmt.target.indices) if e is not None]
+        if isinstance(stmt, syntax.LocalDecl) and stmt.init is not None:
+            given.append(stmt.init)
+        if any(self._varies(node, mask, inside) for node in given):
             return True
         # Some threads may assign and others not.
         threads = self._tables.threads.get(stmt)
@@ -283,18 +292,33 @@ class ThreadValues:
 
 
 def _assignments(tables: Tables) -> dict[Symbol, list[syntax.Stmt]]:
-    """The statements that give each scalar a value."""
+    """The statements that give each scalar, or an element of each local buffer, a value."""
     out: dict[Symbol, list[syntax.Stmt]] = {}
     for stmt in statements(tables.function.body):
         changed = list(tables.declares.get(stmt, ()))
         if isinstance(stmt, syntax.Assign) and not changed:
-            changed = [tables.uses[n] for n in (stmt.target,) if n in tables.uses]
+            target = stmt.target
+            name = target.base if isinstance(target, syntax.Element) else target
+            changed = [tables.uses[n] for n in (name,) if n in tables.uses]
         for node in own(stmt):
             if isinstance(node, syntax.Increment) and node.name in tables.uses:
                 changed.append(tables.uses[node.name])
+        if isinstance(stmt, syntax.CallStmt):
+            changed += _passed(tables, stmt)
         for symbol in changed:
-            if symbol.kind in ("scalar", "mutable"):
+            if symbol.kind in ("scalar", "mutable", "local"):
                 out.setdefault(symbol, []).append(stmt)
+    return out
+
+
+def _passed(tables: Tables, stmt: syntax.CallStmt) -> list[Symbol]:
+    """The local buffers that a helper gets."""
+    out = []
+    for arg in stmt.args:
+        base: syntax.Node = arg.base if isinstance(arg, syntax.View) else arg
+        symbol = tables.uses.get(base.base if isinstance(base, syntax.Index) else base)
+        if symbol is not None and symbol.kind == "local":
+            out.append(symbol)
     return out
 
 

@@ -19,21 +19,34 @@ class Declarations(Operations):
         return self._each(syntax.FragDecl, tree, type_, extents, names)
 
     def tiles(self, tree: Parsed) -> Sequence[syntax.Stmt]:
-        """``shared T [..] a, b[N];``: a node a name."""
+        """``shared T [..] a, b[N];`` or ``local T [..] a {init}, b[N];``: a node a name."""
         storage, type_, extents, *names = tree.children
         word = str(storage.children[0])
-        if word != "shared":
+        if word == "local":
+            return self._each(syntax.LocalDecl, tree, type_, extents, names)
+        if word == "global":
             raise self.fail(
                 "unsupported",
                 span_of(storage),
-                f"{word} buffers are not supported",
-                repair="write shared for a tile of the block, frag for registers",
+                "global buffers in a function are not supported",
+                rule="memory of the device belongs to the caller, who gives it as a parameter",
+                repair="write shared for a tile of the block, frag for registers of a warpgroup, "
+                "local for an array of a thread, or make it a global parameter",
             )
+        for item in names:
+            if item.children[2] is not None:
+                raise self.fail(
+                    "syntax",
+                    span_of(item.children[2]),
+                    "a shared buffer has no initialiser",
+                    rule="shared memory is filled by transfers and stores",
+                    repair="leave it out",
+                )
         return self._each(syntax.SharedDecl, tree, type_, extents, names)
 
     def _each(
         self,
-        node: type[syntax.FragDecl] | type[syntax.SharedDecl],
+        node: type[syntax.FragDecl] | type[syntax.SharedDecl] | type[syntax.LocalDecl],
         tree: Parsed,
         type_: Parsed,
         extents: Parsed,
@@ -42,13 +55,15 @@ class Declarations(Operations):
         """A node for each name, all of one type and shape; what stands behind a name is its own."""
         shape = self.exprs(extents)
         span = span_of(tree)
+        # Of a fragment an initialiser, of a shared buffer a number of tiles, of a local one both.
+        own = 2 if node is syntax.LocalDecl else 1
         return [
             node(
                 _own(span, names, item),
                 self.type(type_),
                 shape,
                 str(item.children[0]),
-                None if item.children[1] is None else self.expr(item.children[1]),
+                *(None if part is None else self.expr(part) for part in item.children[1 : own + 1]),
             )
             for item in names
         ]
@@ -64,7 +79,7 @@ class Declarations(Operations):
                 "an event needs its storage"
                 if word is None
                 else f"{word} events are not supported",
-                rule="events are barriers in shared memory",
+                rule="events are barriers in shared memory, between the threads of a block",
                 repair="write shared event ..;",
             )
         threads = None if count is None else self.expr(count)

@@ -240,7 +240,10 @@ class Expressions:
         if any(link.name in VIEW_MEMBERS for link in links):
             return self._view(span, base, links)
         link = links[0]
-        if len(links) > 1:
+        tile = None
+        if link.name == "[" and len(links) == 2 and links[1].name == ".at":
+            tile, link = self.expr(self._args(link, 1)[0]), links[1]
+        elif len(links) > 1:
             raise self.fail(
                 "syntax",
                 links[1].span,
@@ -251,7 +254,7 @@ class Expressions:
         if link.name == "[":
             return syntax.Index(span, base, self.expr(self._args(link, 1)[0]))
         if link.name == ".at":
-            return syntax.Element(span, base, self._all(self._args(link)))
+            return syntax.Element(span, base, tile, self._all(self._args(link)))
         if link.name == ".span":
             dim = None if link.args is None else self.expr(self._args(link, 1)[0])
             return syntax.Extent(span, base, dim)

@@ -283,9 +283,14 @@ class _Statements(Declarations):
                 span_of(tree),
                 syntax.Name(span_of(name), text),
                 self.exprs(template),
-                () if args is None else tuple(map(self.view_or_expr, args.children)),
+                () if args is None else tuple(map(self._argument, args.children)),
             )
         ]
+
+    def _argument(self, tree: Parsed) -> syntax.Expr | syntax.View:
+        """What a call passes: ``x[i]`` is a whole tile or buffer."""
+        node = self.view_or_expr(tree)
+        return syntax.View(node.span, node, ()) if isinstance(node, syntax.Index) else node
 
     def _bare(self, tree: Parsed) -> Sequence[syntax.Stmt]:
         """A statement that is an expression: few are in the language."""

@@ -96,7 +96,7 @@ class _Views:
         """Plan one view, if what it is taken of is known."""
         name = view.base if isinstance(view.base, syntax.Name) else view.base.base
         symbol = self.tables.uses.get(name)
-        if symbol is None or symbol.kind == "fragment":
+        if symbol is None or symbol.kind in ("fragment", "local"):
             return
         start = self._start(view, symbol)
         if start is None:

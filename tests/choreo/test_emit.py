@@ -177,3 +177,28 @@ def test_q_in_registers_is_what_the_machine_code_multiplies(tmp_path: Path) -> N
     assert len(operands) == listing.count("HGMMA.") == 32
     qk = [a for a, transposed in operands if not transposed]
     assert len(qk) == 16 and qk[:8] == qk[8:] and len(set(qk)) == 8
+
+
+REGISTERS = """
+__co__ void registers(global f32 [N, 128] x, int n) {
+  parallel {b} by [N] : block {
+    parallel t by 128 : thread {
+      local f32 [2, 16] a {0.0f};
+      foreach {k} in [n] {
+        foreach {i, j} in [2, 16]
+          a.at(i, j) = a.at(i, j) * 0.5f + x.at(b, (t + i * k + j) % 128);
+      }
+      mutable f32 sum = 0.0f;
+      foreach {j} in [16]
+        sum = sum + a.at(0, j) * a.at(1, 15 - j);
+      x.at(b, t) = sum;
+    }
+  }
+}
+"""
+
+
+def test_a_local_buffer_of_constant_indices_lies_in_registers(tmp_path: Path) -> None:
+    said = nvcc(tmp_path / "build", compile_text(REGISTERS, "a.co").cuda)
+    check_report(said, 1)
+    assert "    0 bytes stack frame" in said

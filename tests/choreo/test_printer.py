@@ -74,7 +74,7 @@ def wider(inner):
         made(syntax.Compose, inner, inner),
         made(syntax.BuiltinCall, st.sampled_from(["cdiv", "__max", "croq::f"]), many(inner, 0)),
         made(syntax.Convert, types, inner),
-        made(syntax.Element, names, many(inner)),
+        made(syntax.Element, names, maybe(inner), many(inner)),
         made(syntax.Index, names, inner),
         made(syntax.Extent, names, inner),
     )
@@ -93,6 +93,10 @@ view_ops = st.one_of(
 )
 parts = made(syntax.View, bases, many(view_ops, 1, 2))
 views = parts | made(syntax.View, bases, st.just(()))
+# A tile as a whole is a view where a call passes it.
+arguments = (
+    exprs.map(lambda e: syntax.View(HERE, e, ()) if isinstance(e, syntax.Index) else e) | parts
+)
 targets = st.one_of(
     made(syntax.Target, names, maybe(exprs), st.none()),
     made(syntax.Target, names, st.none(), exprs),
@@ -127,11 +131,12 @@ simple = st.one_of(
     made(syntax.ScalarDecl, idents, st.none(), st.just(True), exprs),
     made(syntax.ViewDecl, idents, parts),
     made(syntax.SharedDecl, types, many(exprs), idents, maybe(exprs)),
+    made(syntax.LocalDecl, types, many(exprs), idents, maybe(exprs), maybe(exprs)),
     made(syntax.EventDecl, idents, maybe(exprs), st.booleans(), maybe(exprs)),
     made(syntax.FragDecl, types, many(exprs), idents, maybe(exprs)),
     made(
         syntax.Assign,
-        names | made(syntax.Element, names, many(exprs)),
+        names | made(syntax.Element, names, maybe(exprs), many(exprs)),
         st.sampled_from(["=", *sorted(COMPOUND)]),
         exprs,
     ),
@@ -146,7 +151,7 @@ simple = st.one_of(
     made(syntax.CopyFragment, names, names),
     made(syntax.Wait, many(targets)),
     made(syntax.Trigger, many(targets), many(names, 0)),
-    made(syntax.CallStmt, names, many(exprs, 0, 2), many(exprs | parts, 0)),
+    made(syntax.CallStmt, names, many(exprs, 0, 2), many(arguments, 0)),
     made(syntax.Assert, exprs, maybe(strings)),
     made(
         syntax.ExprStmt,
