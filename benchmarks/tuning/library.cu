@@ -2,6 +2,8 @@
 // named implementations, a shape to set them up for, and a window of launches.
 //
 // Build (from the root): see README.md beside this file.
+#include "flat.cuh"
+#include "three.cuh"
 #include "variants.cuh"
 
 #define main unused_main_v1
@@ -16,6 +18,15 @@
 #define main unused_main_v3
 #include "../../generated/v3_fa3_overlap.cu"
 #undef main
+// Candidates, where they have been compiled (README.md beside this file).
+#if __has_include("../../build/candidates/v2_staggered.cu")
+#include "../../build/candidates/v2_staggered.cu"
+#define HAS_V2_STAGGERED 1
+#endif
+#if __has_include("../../build/candidates/v5_q_registers.cu")
+#include "../../build/candidates/v5_q_registers.cu"
+#define HAS_V5_Q_REGISTERS 1
+#endif
 
 namespace tuning {
 namespace {
@@ -41,7 +52,9 @@ struct Lists {
 struct Setting {
   int batch = 0, seq = 0, heads = 0, sms = 0;
   choreo::bf16 *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr;
-  Lists single, pairs;
+  // Of query tiles; of pairs of them; one list of all, for a counter; of tiles of 192 rows.
+  Lists single, pairs, drawn, tall;
+  unsigned* counter = nullptr;
 
   choreo::spanned_view<choreo::bf16, 4> view(choreo::bf16* p) const {
     return choreo::make_spanview<4>(p, {size_t(batch), size_t(seq), size_t(heads), size_t(128)});
@@ -57,31 +70,65 @@ struct Implementation {
   std::function<void()> launch;
 };
 
+// Launches `kernel` on `grid` CTAs, in clusters of `cluster`.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, int threads, int shared, unsigned cluster, Arguments... arguments) {
+  choreo::abend_true(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  cudaLaunchConfig_t to = {};
+  to.gridDim = grid;
+  to.blockDim = dim3(unsigned(threads));
+  to.dynamicSmemBytes = size_t(shared);
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {cluster, 1, 1};
+  to.attrs = &attribute;
+  to.numAttrs = 1;
+  choreo::abend_true(cudaLaunchKernelEx(&to, kernel, Parameters(arguments)...));
+}
+
 template <int F>
 Implementation variant(const char* name) {
   return {name, [] {
             const Setting& n = setting;
             constexpr bool pair = (F & kCluster) != 0;
             const Lists& lists = pair ? n.pairs : n.single;
-            choreo::abend_true(cudaFuncSetAttribute(attention<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-            cudaLaunchConfig_t launch = {};
-            launch.gridDim = (F & kGrid) ? dim3(unsigned(n.seq / 128), unsigned(n.heads), unsigned(n.batch)) : dim3(unsigned(n.sms));
-            launch.blockDim = dim3(384);
-            launch.dynamicSmemBytes = kSharedBytes;
-            cudaLaunchAttribute cluster = {};
-            cluster.id = cudaLaunchAttributeClusterDimension;
-            cluster.val.clusterDim = {pair ? 2u : 1u, 1, 1};
-            launch.attrs = &cluster;
-            launch.numAttrs = 1;
-            choreo::abend_true(cudaLaunchKernelEx(&launch, attention<F>, unsigned(n.seq),
-                                                  static_cast<const unsigned*>(lists.tasks),
-                                                  static_cast<const unsigned*>(lists.offsets), n.map(n.q, 128, 2),
-                                                  n.map(n.k, 128, pair ? 1 : 2), n.map(n.v, 128, pair ? 1 : 2),
-                                                  n.map(n.o, (F & kSplitStore) ? 64 : 128, 2)));
+            const dim3 grid = (F & kGrid) ? dim3(unsigned(n.seq / 128), unsigned(n.heads), unsigned(n.batch)) : dim3(unsigned(n.sms));
+            launch(attention<F>, grid, 384, kSharedBytes, pair ? 2 : 1, unsigned(n.seq), lists.tasks, lists.offsets,
+                   n.map(n.q, 128, 2), n.map(n.k, 128, pair ? 1 : 2), n.map(n.v, 128, pair ? 1 : 2),
+                   n.map(n.o, (F & kSplitStore) ? 64 : 128, 2));
+          }};
+}
+
+template <int F>
+Implementation flat_variant(const char* name) {
+  return {name, [] {
+            const Setting& n = setting;
+            constexpr bool pair = (F & kCluster) != 0;
+            const Lists& lists = pair ? n.pairs : (F & kDynamic) ? n.drawn : n.single;
+            if (F & kDynamic) choreo::abend_true(cudaMemsetAsync(n.counter, 0, sizeof(unsigned)));
+            launch(flat<F>, dim3(unsigned(n.sms)), 384, kFlatShared<F>, pair ? 2 : 1, unsigned(n.seq), lists.tasks,
+                   lists.offsets, n.counter, n.map(n.q, 128, 2), n.map(n.k, 128, pair ? 1 : 2),
+                   n.map(n.v, 128, pair ? 1 : 2), n.map(n.o, 64, 2));
+          }};
+}
+
+template <int F>
+Implementation three_variant(const char* name) {
+  return {name, [] {
+            const Setting& n = setting;
+            launch(three<F>, dim3(unsigned(n.sms)), 512, kThreeShared, 1, unsigned(n.seq), n.tall.tasks, n.tall.offsets,
+                   n.map(n.q, 64, 2), n.map(n.k, 128, 2), n.map(n.v, 128, 2), n.map(n.o, 64, 2));
           }};
 }
 
 std::vector<Implementation> implementations() {
+  auto persistent = [](auto kernel) {
+    return [kernel] {
+      const Setting& n = setting;
+      kernel(n.view(n.q), n.view(n.k), n.view(n.v), n.view(n.o), choreo::make_spanview<1>(n.single.tasks, {n.single.count}),
+             choreo::make_spanview<1>(n.single.offsets, {size_t(n.sms) + 1}), n.sms);
+    };
+  };
   auto plain = [](auto kernel) {
     return [kernel] { kernel(setting.view(setting.q), setting.view(setting.k), setting.view(setting.v), setting.view(setting.o)); };
   };
@@ -89,13 +136,14 @@ std::vector<Implementation> implementations() {
       {"v1", plain(attention_v1)},
       {"v2", plain(attention_v2)},
       {"v4", plain(attention_v4)},
-      {"v3", [] {
-         const Setting& n = setting;
-         attention_v3(n.view(n.q), n.view(n.k), n.view(n.v), n.view(n.o),
-                      choreo::make_spanview<1>(n.single.tasks, {n.single.count}),
-                      choreo::make_spanview<1>(n.single.offsets, {size_t(n.sms) + 1}), n.sms);
-       }},
+      {"v3", persistent(attention_v3)},
   };
+#ifdef HAS_V2_STAGGERED
+  all.push_back({"v2 staggered", plain(attention_v2_staggered)});
+#endif
+#ifdef HAS_V5_Q_REGISTERS
+  all.push_back({"v5 q registers (.co)", persistent(attention_v5_q_registers)});
+#endif
 #include "chosen.inc"
   return all;
 }
@@ -123,6 +171,9 @@ void tuning_shape(void* q, void* k, void* v, void* o, int batch, int seq, int he
   n.single.make(batch, heads, seq / 128, n.sms, 4);
   // A pair costs 2 * (2 * i + 2) + 4 for tile pair i: twice (2 * (i + 1) + 2).
   n.pairs.make(batch, heads, seq / 256, n.sms / 2, 2);
+  n.drawn.make(batch, heads, seq / 128, 1, 4);
+  n.tall.make(batch, heads, (seq + 191) / 192, n.sms, 3);
+  if (!n.counter) choreo::abend_true(cudaMalloc(&n.counter, sizeof(unsigned)));
 }
 
 // Milliseconds of one launch, the mean of `repeat`.
@@ -141,11 +192,34 @@ double tuning_time(int i, int repeat) {
   return double(ms) / repeat;
 }
 
-// Cycles and nanoseconds that CTA 0's consumers took in a variant's last launch.
-void tuning_clocks(double* cycles, double* nanoseconds) {
-  unsigned long long read[4];
-  choreo::abend_true(cudaMemcpyFromSymbol(read, tuning::clocks, sizeof read));
-  *cycles = double(read[2] - read[0]), *nanoseconds = double(read[3] - read[1]);
+// The mean cycles of a step between its points, of both consumers, in the last launch that took them.
+void tuning_timeline(double* cycles) {
+  unsigned long long read[2][tuning::kPoints + 1];
+  choreo::abend_true(cudaMemcpyFromSymbol(read, tuning::timeline, sizeof read));
+  for (int w = 0; w < 2; ++w)
+    for (int i = 0; i < tuning::kPoints; ++i)
+      cycles[w * tuning::kPoints + i] = read[w][tuning::kPoints] ? double(read[w][i]) / double(read[w][tuning::kPoints]) : 0;
+}
+
+// The clock in GHz over all CTAs of a variant's last launch, and the share of its time that a CTA had work.
+void tuning_clocks(double* ghz, double* busy) {
+  static tuning::Clock began[tuning::kMaxCtas], ended[tuning::kMaxCtas];
+  choreo::abend_true(cudaMemcpyFromSymbol(began, tuning::began, sizeof began));
+  choreo::abend_true(cudaMemcpyFromSymbol(ended, tuning::ended, sizeof ended));
+  double cycles = 0, time = 0;
+  unsigned long long first = ~0ull, last = 0;
+  const int ctas = std::min(tuning::setting.sms, tuning::kMaxCtas);
+  for (int i = 0; i < ctas; ++i) {
+    cycles += double(ended[i].cycles - began[i].cycles);
+    time += double(ended[i].nanoseconds - began[i].nanoseconds);
+    first = std::min(first, began[i].nanoseconds), last = std::max(last, ended[i].nanoseconds);
+  }
+  // A kernel that takes no times leaves none behind.
+  static const tuning::Clock none[tuning::kMaxCtas] = {};
+  choreo::abend_true(cudaMemcpyToSymbol(tuning::began, none, sizeof none));
+  choreo::abend_true(cudaMemcpyToSymbol(tuning::ended, none, sizeof none));
+  *ghz = time > 0 ? cycles / time : 0;
+  *busy = last > first ? time / ctas / double(last - first) : 0;
 }
 
 }  // extern "C"

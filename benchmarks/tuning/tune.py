@@ -42,11 +42,17 @@ class Library:
         """Milliseconds of one launch."""
         return float(self.c.tuning_time(self.names.index(name), repeat))
 
+    def timeline(self) -> list[float]:
+        """Mean cycles of a step between its points (flat.cuh), both consumers one after the other."""
+        cycles = (ctypes.c_double * 16)()
+        self.c.tuning_timeline(cycles)
+        return list(cycles)
+
     def clocks(self) -> tuple[float, float]:
-        """Cycles and nanoseconds of CTA 0 in the last launch of a variant."""
-        cycles, nanoseconds = ctypes.c_double(), ctypes.c_double()
-        self.c.tuning_clocks(ctypes.byref(cycles), ctypes.byref(nanoseconds))
-        return cycles.value, nanoseconds.value
+        """GHz, and the share of the time in which a CTA had work, of the last launch of a variant."""
+        ghz, busy = ctypes.c_double(), ctypes.c_double()
+        self.c.tuning_clocks(ctypes.byref(ghz), ctypes.byref(busy))
+        return ghz.value, busy.value
 
 
 def measure(library: Library, seq: int, seconds: float, rounds: int) -> dict[str, dict[str, Any]]:
@@ -79,7 +85,7 @@ def measure(library: Library, seq: int, seconds: float, rounds: int) -> dict[str
         return float(start.elapsed_time(stop)) / count
 
     found: dict[str, dict[str, Any]] = {
-        name: {"tflops": [], "ghz": [], "error": 0.0} for name in (ANCHOR, *library.names)
+        name: {"tflops": [], "ghz": [], "busy": [], "error": 0.0} for name in (ANCHOR, *library.names)
     }
     for name in library.names:
         out.fill_(float("nan"))
@@ -96,9 +102,11 @@ def measure(library: Library, seq: int, seconds: float, rounds: int) -> dict[str
             else:
                 library.time(name, repeat // 3)
                 ms = library.time(name, repeat)
-                cycles, nanoseconds = library.clocks()
-                if nanoseconds:
-                    found[name]["ghz"].append(cycles / nanoseconds)
+                ghz, busy = library.clocks()
+                found[name]["ghz"].append(ghz)
+                found[name]["busy"].append(busy)
+                if "timeline" in name:
+                    found[name]["timeline"] = library.timeline()
             found[name]["tflops"].append(work / ms / 1e9)
     return found
 
@@ -112,10 +120,14 @@ def main() -> None:
     parser.add_argument("--shapes", default="4096,8192,16384")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    import torch
+
     library = Library(options.library)
     shapes = [int(s) for s in options.shapes.split(",")]
     results = {s: measure(library, s, options.seconds, options.rounds) for s in shapes}
-    print(f"{'':36}" + "".join(f"{f'S={s}':>16}" for s in shapes))
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+    print(f"{'':40}" + "".join(f"{f'S={s}':>32}" for s in shapes))
+    print(f"{'':40}" + f"{'TFLOPS':>8}{'ratio':>7}{'GHz':>5}{'cycles':>7}{'busy':>5}" * len(shapes))
     for name in (ANCHOR, *library.names):
         cells = []
         for seq in shapes:
@@ -123,8 +135,22 @@ def main() -> None:
             tflops = statistics.median(row["tflops"])
             ratio = tflops / statistics.median(base["tflops"])
             wrong = row["error"] > 0.01 and not name.startswith("-")
-            cells.append(f"{tflops:8.1f} {'WRONG' if wrong else f'{ratio:5.3f}':>7}")
-        print(f"{name:36}" + "".join(cells))
+            cell = f"{tflops:8.1f}{'WRONG' if wrong else f'{ratio:.3f}':>7}"
+            if name in library.names and statistics.median(row["ghz"]):
+                # A KV tile of 128 x 128 is 4 * 128^3 floating-point operations, two matrix products.
+                ghz = statistics.median(row["ghz"])
+                cycles = multiprocessors * 4 * 128**3 * ghz / tflops / 1e3
+                cells.append(f"{cell}{ghz:5.2f}{cycles:7.0f}{statistics.median(row['busy']):5.2f}")
+            else:
+                cells.append(f"{cell}{'':17}")
+        print(f"{name:40}" + "".join(cells))
+    points = "wait K, turn, QK issued, PV issued, QK done, softmax, PV done, rest"
+    for name in library.names:
+        for seq in shapes:
+            if steps := results[seq][name].get("timeline"):
+                halves = (steps[:8], steps[8:])
+                cells = "  |  ".join(" ".join(f"{c:5.0f}" for c in half) for half in halves)
+                print(f"{name} S={seq}: {cells}   ({points})")
     if options.json:
         options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 

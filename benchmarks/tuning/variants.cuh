@@ -5,66 +5,9 @@
 // warpgroups of 64 query rows. Task lists as runtime/schedule.h makes them.
 #pragma once
 
-#include "runtime/device/barrier.cuh"
-#include "runtime/device/copy.cuh"
-#include "runtime/device/fragment.cuh"
-#include "runtime/device/threads.cuh"
-#include "runtime/device/tma.cuh"
-#include "runtime/device/wgmma.cuh"
+#include "common.cuh"
 
 namespace tuning {
-
-namespace cu = choreo::cuda;
-
-enum Flag : int {
-  kOrdered = 1 << 0,     // the warpgroups issue their MMAs in turn
-  kQRegisters = 1 << 1,  // Q as a register operand
-  kSkipScale = 1 << 2,   // no rescale while the maximum grows by less than 2^8
-  kSplitStore = 1 << 3,  // each warpgroup stores its rows by itself
-  kGrid = 1 << 4,        // one CTA a query tile instead of lists
-  kCluster = 1 << 5,     // two CTAs share the K and V of neighbouring query tiles
-  kNormal = 1 << 6,      // no L2 hint on K and V
-  // Diagnosis: something is left out, the result is wrong.
-  kNoLoad = 1 << 7,
-  kNoSoftmax = 1 << 8,
-  kNoExp = 1 << 9,
-  kNoMax = 1 << 10,
-};
-
-constexpr float kScale = 0.12751743f;
-constexpr int kTile = 32768;  // bytes of 128 x 128 BF16
-constexpr int kSharedBytes = 6 * kTile + 1024 + 256;
-
-// Cycles and nanoseconds of CTA 0's consumers, of the last launch.
-__device__ unsigned long long clocks[4];
-__device__ __forceinline__ unsigned long long nanoseconds() {
-  unsigned long long now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-}
-
-__device__ __forceinline__ unsigned cluster_rank() {
-  unsigned rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-// 64 rows of Q from `first_row` as the A operand of eight k steps.
-__device__ __forceinline__ void load_q(unsigned (&q)[32], const unsigned char* tile, int first_row) {
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) % 128 / 32;
-  const int row = first_row + 16 * warp + lane % 8 + 8 * (lane / 8 % 2);
-#pragma unroll
-  for (int step = 0; step < 8; ++step) {
-    const unsigned char* from = tile + cu::swizzled<128>(unsigned(row), unsigned(8 * (lane / 16) + 16 * step), 128);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(q[4 * step]), "=r"(q[4 * step + 1]), "=r"(q[4 * step + 2]), "=r"(q[4 * step + 3])
-                 : "r"(cu::shared_address(from))
-                 : "memory");
-  }
-}
 
 // K and V maps have boxes of one panel in clusters, else of two.
 template <int F>
@@ -142,7 +85,7 @@ attention(unsigned S, const unsigned* __restrict__ tasks, const unsigned* __rest
   } else {
     cu::setreg_inc<(F & kQRegisters) ? 240 : 232>();
     const int cid = p - 1;
-    if (blockIdx.x == 0 && threadIdx.x == 128) clocks[0] = clock64(), clocks[1] = nanoseconds();
+    note(began);
     unsigned k_order = 0, v_order = 0, q_order = 0;
     auto wait_full = [](uint64_t* full, unsigned order) {
       if (!(F & kNoLoad)) cu::mbarrier_wait(&full[order % 2], order / 2 & 1);
@@ -304,7 +247,7 @@ attention(unsigned S, const unsigned* __restrict__ tasks, const unsigned* __rest
     }
     if ((F & kOrdered) && cid == 0) cu::named_barrier_sync(8, 256);
     if (threadIdx.x % 128 == 0) cu::tma_store_wait_read<0>();
-    if (blockIdx.x == 0 && threadIdx.x == 128) clocks[2] = clock64(), clocks[3] = nanoseconds();
+    note(ended);
   }
   // A CTA must not end while the other may still arrive at its barriers.
   if (kPair) cluster_sync();
