@@ -25,11 +25,13 @@ from artifact.choreo.hazards import check_hazards
 from artifact.choreo.jumps import check_jumps
 from artifact.choreo.levels import plan_levels
 from artifact.choreo.liveness import check_liveness
+from artifact.choreo.load_order import check_load_order
 from artifact.choreo.local_buffers import plan_locals
 from artifact.choreo.mma import plan_mmas
 from artifact.choreo.names import resolve
 from artifact.choreo.order_rules import check_orders
 from artifact.choreo.preprocess import quoted_includes
+from artifact.choreo.register_owners import check_owners
 from artifact.choreo.resources import check_resources
 from artifact.choreo.scalars import check
 from artifact.choreo.shared import place_buffers
@@ -91,12 +93,14 @@ def _run(tables: Tables, diagnostics: Diagnostics, headers: tuple[str, ...]) -> 
     check_rules(tables, diagnostics, found, places)
     check_liveness(tables, diagnostics, found, places)
     check_definitions(tables, diagnostics)
+    check_owners(tables, diagnostics)
     plan_events(tables, diagnostics, found, places)
     plan_transfers(tables, diagnostics, values, places)
     check_hazards(tables, diagnostics, found, places)
     check_arrivals(tables, diagnostics, found, places)
     check_handoffs(tables, diagnostics, found, places)
     check_tile_orders(tables, diagnostics, found, places)
+    check_load_order(tables, diagnostics, values, found, places)
     check_barriers(tables, diagnostics)
     check_calls(tables, diagnostics)
     check_resources(tables, diagnostics, values, places)
