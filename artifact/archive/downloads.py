@@ -85,6 +85,7 @@ def plan_downloads(
                     where=place,
                     expected="files whose names differ, without their directories",
                     found=f"{other} and {path} both need {output.name}",
+                    next="rename one of them and correct the manifest, then: artifact lock",
                 )
         planned.append(download)
     return planned

@@ -196,6 +196,7 @@ def _seconds(moment: str) -> int:
             where=f"{MANIFEST}: archive.mtime",
             expected="an even second in UTC, from 1980 to 2107",
             found=moment,
+            next="correct it, then: artifact lock",
         )
     return int(time.timestamp())
 
@@ -216,7 +217,10 @@ def _check_outputs(plan: _Plan, overwrite: bool) -> None:
         )
     if problem := path_problem(plan.output.name):
         raise UsageError(
-            "the archive cannot have this name", where=str(plan.output), found=f"it {problem}"
+            "the archive cannot have this name",
+            where=str(plan.output),
+            found=f"it {problem}",
+            next="give it another name: --output PATH",
         )
     outputs = plan.outputs
     if len(set(outputs)) != len(outputs):
@@ -292,6 +296,7 @@ def _pins(plan: _Plan) -> list[Pin]:
             where=str(plan.root),
             expected=f"at most {DEFAULT.members} files and {DEFAULT.total_bytes} bytes",
             found=f"{len(pins)} files and {total} bytes",
+            next="leave files out by the inventory of the manifest, then: artifact lock",
         )
     return sorted(pins, key=lambda pin: pin.path.encode("utf-8"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -139,7 +140,11 @@ def open_file(path: Path) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:
         raise VerificationError(
-            "there is no archive here", where=str(path), expected="a file", found="nothing"
+            "there is no archive here",
+            where=str(path),
+            expected="a file",
+            found="nothing",
+            next=f"ls -l {shlex.quote(str(path.parent))}",
         ) from error
     except OSError as error:
         raise EnvironmentUnmet(
@@ -154,5 +159,6 @@ def open_file(path: Path) -> BinaryIO:
             "only a regular file can be an archive",
             where=str(path),
             expected="a .tar.gz or .zip file",
+            next=f"ls -l {shlex.quote(str(path))}",
         )
     return os.fdopen(descriptor, "rb")

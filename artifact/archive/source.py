@@ -138,6 +138,7 @@ class ArchiveSource(Source):
                 expected="a file",
                 found="nothing" if entry is None else f"a {entry.kind}",
                 cause="this is not the archive of an artifact, or it was packed without its lock",
+                next="take another copy of the archive, or make one: artifact pack",
             )
         if entry.size > MAX_DOCUMENT_BYTES:
             raise VerificationError(
@@ -145,6 +146,7 @@ class ArchiveSource(Source):
                 where=f"{self.label}/{path}",
                 expected=f"at most {MAX_DOCUMENT_BYTES} bytes",
                 found=f"{entry.size} bytes",
+                next="take another copy of the archive, or make one: artifact pack",
             )
         if path not in self._kept:
             self._kept[path] = b"".join(self.chunks(path))

@@ -57,6 +57,7 @@ class BuildOptions:
                 "an option names a compiler, and nothing is to be generated",
                 where=f"--choreo {self.choreo}",
                 expected="--regenerate with it",
+                next="add --regenerate, or leave --choreo out",
             )
 
 

@@ -34,7 +34,11 @@ def describe(folder: Path) -> SeededCache:
     from artifact.integrity.digest import hash_files
 
     if not folder.is_dir():
-        raise UsageError("there is no folder of caches", where=str(folder))
+        raise UsageError(
+            "there is no folder of caches",
+            where=str(folder),
+            next="let a run keep its caches: artifact run --keep-cache DIR",
+        )
     names = []
     for path in sorted(folder.rglob("*")):
         mode = path.lstat().st_mode
@@ -75,12 +79,14 @@ def check_options(seed: Path | None, digest: str | None, keep: Path | None) -> N
             "a digest of caches says nothing without their folder",
             where=f"--cache-digest {digest}",
             expected="--cache-from DIR",
+            next="add --cache-from DIR, or leave --cache-digest out",
         )
     if keep is not None and keep.exists():
         raise UsageError(
             "the folder for the caches exists already, and nothing was overwritten",
             where=f"--keep-cache {keep}",
             expected="a name that is free",
+            next="name a folder that is not there yet, or remove this one",
         )
 
 

@@ -104,6 +104,7 @@ def capture_worker(
             where=f"backend {backend.name}, shape {shape.name}",
             expected=f"{len(json.loads(requests))} answers",
             found=str(answered),
+            next=f"artifact run --backends {backend.name}, which keeps all that the worker prints",
         )
     return Captured(report, ())
 
@@ -135,6 +136,7 @@ def capture_executable(
             "the manifest does not say how a shape is chosen by hand",
             where=f"backend {backend.name}, direct",
             expected="a variable for each dimension that the executable asks for",
+            next=f"state backends.{backend.name}.direct in the manifest, then: artifact lock",
         )
     scratch = folder / "scratch"
     make_scratch(scratch)
@@ -180,9 +182,12 @@ def _require_answers(path: Path) -> int:
                 "the worker does not speak the worker protocol",
                 expected="an answer as docs/worker-protocol.md says",
                 found=line[:200].decode("utf-8", "backslashreplace"),
+                next="artifact run with this backend alone, which keeps all that the worker prints",
             ) from error
         if isinstance(answer, Failed):
-            raise reported(answer)
+            failed = reported(answer)
+            failed.next = f"artifact run --backends {answer.backend}, which keeps all it prints"
+            raise failed
     return len(lines)
 
 

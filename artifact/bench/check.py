@@ -73,7 +73,8 @@ def load_results(folder: Path) -> RunResults:
         EnvironmentUnmet: where they cannot be read.
     """
     path = folder / RESULTS
-    return load_json("results", RunResults, read_bytes(path), str(path))
+    data = read_bytes(path, next=f"name the folder of a run, which holds {RESULTS}")
+    return load_json("results", RunResults, data, str(path))
 
 
 def verify_run(folder: Path) -> RunReport:

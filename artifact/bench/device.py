@@ -239,6 +239,7 @@ def find_gpu(
         raise UsageError(
             "there are several GPUs, and none was chosen",
             expected="--gpu INDEX or --gpu UUID",
+            next="choose one of those below: --gpu INDEX",
             details=listing,
         )
     fitting = _fitting(selector, gpus, environment)
@@ -251,6 +252,7 @@ def find_gpu(
         what,
         where=f"--gpu {selector}",
         expected="one of those below, by index or UUID",
+        next="nvidia-smi -L",
         details=listing,
     )
 
@@ -315,14 +317,22 @@ def nvml_library() -> ModuleType:
     try:
         return import_module("pynvml")
     except ImportError as error:
-        raise _no_gpu("the library that asks the NVIDIA driver is missing", str(error)) from error
+        what = "the library that asks the NVIDIA driver is missing"
+        raise _no_gpu(what, str(error), "pip install nvidia-ml-py") from error
 
 
-def _no_gpu(what: str, found: str) -> EnvironmentUnmet:
+_GET_A_GPU = (
+    "install the NVIDIA driver; nvidia-smi -L must list the GPU\n"
+    "in a container, pass the GPU through: docker run --gpus all"
+)
+
+
+def _no_gpu(what: str, found: str, next: str = _GET_A_GPU) -> EnvironmentUnmet:
     return EnvironmentUnmet(
         what,
         expected="an NVIDIA GPU, its driver, and NVML through the distribution nvidia-ml-py",
         found=found,
+        next=next,
     )
 
 

@@ -189,6 +189,7 @@ def _check_results(options: Options, root: Path, manifest: Manifest) -> None:
             where=f"--results-dir {options.results_dir}",
             expected=f"a folder outside of the tree, or {tree / inventory.results}",
             found=str(folder),
+            next="leave --results-dir out, or name a folder outside of the tree",
         )
 
 

@@ -7,6 +7,7 @@ runs the kernel again and again for its counters, so no figure of it is a benchm
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -75,13 +76,19 @@ def choose_shape(workload: Workload, name: str | None, value: int | None) -> Sha
     listing = ", ".join(shape.name for shape in shapes)
     if name is not None and value is not None:
         raise UsageError(
-            "a shape is named once", expected="--shape or --seq", found=f"{name}, {value}"
+            "a shape is named once",
+            expected="--shape or --seq",
+            found=f"{name}, {value}",
+            next="leave one of them out",
         )
     if name is None and value is None:
         if len(shapes) == 1:
             return shapes[0]
         raise UsageError(
-            "no shape was named", where=f"workload {workload.name}", expected=f"--shape: {listing}"
+            "no shape was named",
+            where=f"workload {workload.name}",
+            expected=f"--shape: {listing}",
+            next=f"for instance: --shape {shlex.quote(shapes[0].name)}",
         )
     if name is not None:
         found = [shape for shape in shapes if shape.name == name]
@@ -93,6 +100,7 @@ def choose_shape(workload: Workload, name: str | None, value: int | None) -> Sha
                 where=f"--seq {value}",
                 expected=f"--shape: {listing}",
                 found=f"shapes that differ in {', '.join(varying) or 'nothing'}",
+                next=f"for instance: --shape {shlex.quote(shapes[0].name)}",
             )
         found = [shape for shape in shapes if shape.dims[varying[0]] == value]
     if len(found) == 1:
@@ -102,6 +110,7 @@ def choose_shape(workload: Workload, name: str | None, value: int | None) -> Sha
         where=f"workload {workload.name}",
         expected=f"one of: {listing}",
         found=name if name is not None else str(value),
+        next=f"for instance: --shape {shlex.quote(shapes[0].name)}",
     )
 
 
@@ -156,6 +165,7 @@ def profile(
             "the profiler looks at kernels of a GPU",
             where=f"backend {backend.name}",
             found="it runs on the processor",
+            next="artifact profile NAME, of a backend whose device is a GPU",
         )
     chosen_shape = choose_shape(plan.workload, shape, value)
     target = root / "build" / report_name(backend.name, chosen_shape.name)
@@ -228,6 +238,7 @@ def judge(
             where=f"backend {backend}, shape {shape}",
             expected="the kernel of one launch",
             cause="the kernel is launched by another process, or as a part of a CUDA graph",
+            next=f"artifact run --backends {backend}, whose results say what was launched",
         )
     symbol = expected.symbol
     fitting = [
@@ -241,6 +252,8 @@ def judge(
             where=f"backend {backend}, shape {shape}, witness.symbol",
             expected=f"a kernel whose symbol matches {symbol!r}",
             found=f"{len(launches)} other kernels" if len(launches) > 1 else "another kernel",
+            next="`artifact doctor` says what is installed; a wanted change belongs in the "
+            "manifest's witness of this backend",
             details=tuple(launch.names[-1] for launch in launches[:_LISTED]),
         )
     launch = max(fitting, key=lambda one: one.duration)

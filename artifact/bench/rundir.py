@@ -74,7 +74,11 @@ def create(parent: Path, device: str, suffix: str, moment: datetime) -> Path:
             cause="the checkout is read-only, or the disk is full",
             next="name a folder that can be written: --results-dir DIR",
         ) from error
-    raise EnvironmentUnmet("no name is free for the run folder", where=str(parent))
+    raise EnvironmentUnmet(
+        "no name is free for the run folder",
+        where=str(parent),
+        next="name another folder: --results-dir DIR",
+    )
 
 
 class RunDir:

@@ -93,6 +93,7 @@ def _check_samples(
                     where=f"samples[{i}].{field}",
                     expected=", ".join(allowed) or "none",
                     found=getattr(sample, field),
+                    next="measure again: artifact run",
                 )
         if not sample.valid:
             continue
@@ -106,6 +107,7 @@ def _check_samples(
                 expected="one valid sample a window",
                 found=f"a second one of {sample.backend}, {sample.shape}, position "
                 f"{sample.position}, round {sample.round}",
+                next="measure again: artifact run",
             )
         seen.add(window)
 
@@ -120,6 +122,7 @@ def _row(
             where=f"metric.work at shape {shape.name}",
             expected=f"a positive number of operations, less than {float(_MOST_WORK):g}",
             found=f"{metric.work} is not",
+            next="correct metric.work in the manifest, then: artifact lock",
         )
     work = float(exact)
     of = statistics.spread(times)
@@ -131,6 +134,7 @@ def _row(
             where="metric.per_second",
             expected="a unit in which the rate of these times can be written",
             found=f"{metric.per_second:g} with {slowest:g} to {fastest:g}",
+            next="correct metric.per_second in the manifest, then: artifact lock",
         )
     return SummaryRow(
         backend=backend,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,12 @@ def read_closure(
     try:
         names = parse_rule(rule)
     except ValueError as error:
-        raise BuildFailed("nvcc -M names no headers", where=unit, found=str(error)) from error
+        raise BuildFailed(
+            "nvcc -M names no headers",
+            where=unit,
+            found=str(error),
+            next=f"read the log of {unit} in build/",
+        ) from error
     for name in names:
         path = Path(os.path.normpath(root / name))
         real = path.resolve()
@@ -105,6 +111,7 @@ def read_closure(
                     where=unit,
                     expected="headers that the lock pins",
                     found=below,
+                    next="move it out of build/, then: artifact lock",
                 )
             tree[below] = data
         else:
@@ -123,6 +130,7 @@ def _read(path: Path, unit: str) -> bytes:
             "a header that nvcc names cannot be read",
             where=f"{unit}: {path}",
             found=error.strerror or str(error),
+            next=f"ls -l {shlex.quote(str(path))}",
         ) from error
 
 

@@ -266,6 +266,7 @@ def _output(path: Path, unit: Unit) -> bytes:
             "nvcc ended well and left nothing",
             where=f"backend {unit.backend}: {path.name}",
             found=error.strerror or str(error),
+            next=f"df -h; read {BUILD}/{unit.backend}-nvcc.log",
         ) from error
 
 
@@ -279,6 +280,7 @@ def _only_cubin(folder: Path, unit: Unit) -> Path:
             expected="one cubin among what nvcc --keep leaves",
             found=", ".join(path.name for path in cubins) or "none",
             cause="the manifest's nvcc flags name several architectures, or none",
+            next="correct -gencode in the flags of the manifest, then: artifact lock",
         )
     return cubins[0]
 

@@ -68,6 +68,7 @@ def find_compiler(program: Path | None = None, include: Path | None = None) -> C
             where=f"--choreo {program}",
             expected="a program that can be executed",
             found="a file that cannot be executed" if path.is_file() else "no file",
+            next="name its program: --choreo PATH, or leave the option out: ours is built in",
         )
     name = f"{path.name} {_version(path)} sha256:{str(sha256_of(path))[:_DIGITS]}"
     return Compiler(re.sub(r"\s+", " ", name), path, include or _beside(path))
@@ -88,6 +89,7 @@ def named_headers(folder: Path | None) -> Path | None:
             where=f"--choreo-include {folder}",
             expected="a folder of headers",
             found="a file" if place.exists() else "nothing",
+            next="name their folder: --choreo-include DIR, or leave the option out",
         )
     return place
 
@@ -155,6 +157,7 @@ def compile_source(
             where=source,
             expected=f"CUDA source in the file that {' '.join((*output, '-o'))} names",
             found="no file" if not data else "an empty file",
+            next=shlex.join(command[:-2]),
         )
     return Made(data, (printed.rstrip(),) if printed.strip() else ())
 
@@ -166,7 +169,9 @@ def _ours(source: str, text: bytes, flags: Sequence[str]) -> Made:
         decoded = text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BuildFailed(
-            "a kernel's source is not UTF-8", where=f"{source}: byte {error.start}"
+            "a kernel's source is not UTF-8",
+            where=f"{source}: byte {error.start}",
+            next="save it as UTF-8, then run the same command again",
         ) from error
     made = compile_text(decoded, source, _defines(flags))
     return Made(made.cuda.encode("utf-8"), made.warnings)

@@ -56,7 +56,10 @@ def make(folder: Path, tools: Tools, processes: Processes) -> str:
     header = tools.include / "cuda.h"
     if not header.is_file():
         raise BuildFailed(
-            "the toolkit has no header of the driver", where="cuda.h", expected=_FLAG.lstrip("-")
+            "the toolkit has no header of the driver",
+            where="cuda.h",
+            expected=_FLAG.lstrip("-"),
+            next="install the toolkit's cuda.h, or name another toolkit: --nvcc PATH",
         )
     folder.mkdir()
     source = folder / "stub.c"
@@ -74,6 +77,7 @@ def make(folder: Path, tools: Tools, processes: Processes) -> str:
             "no libcuda can be made to link against",
             where=_FLAG,
             found=f"status {status}",
+            next="install a C compiler by the name of g++, or the NVIDIA driver",
             details=tuple(printed.splitlines()[-5:]),
         )
     return f"-L{folder.name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -74,6 +75,7 @@ class Processes:
                 where=command[0],
                 expected="a program that can be executed",
                 found=error.strerror or str(error),
+                next=f"ls -l {shlex.quote(command[0])}",
             ) from error
         status: int | None = None
         printed = b""

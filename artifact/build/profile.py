@@ -10,6 +10,7 @@ import contextlib
 import csv
 import io
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -151,7 +152,10 @@ def capture(
             )  # fmt: skip
     except OSError as error:
         raise EnvironmentUnmet(
-            "the profiler cannot be started", where=command[0], found=error.strerror or str(error)
+            "the profiler cannot be started",
+            where=command[0],
+            found=error.strerror or str(error),
+            next=shlex.join([command[0], "--version"]),
         ) from error
     status: int | None = None
     try:
@@ -178,6 +182,7 @@ def capture(
         where=" ".join(command),
         expected="status 0 and a report",
         found=f"no end within {timeout:g} s; it was killed" if status is None else found,
+        next="type that command in the root of the artifact, and read what it prints",
         details=tuple((words.splitlines() + _text(printed).splitlines())[-10:]),
     )
 

@@ -90,6 +90,7 @@ def generate(root: Path, manifest: Manifest, kernel: Kernel, compiler: Compiler)
             "what the compiler wrote has a stamp of its own",
             where=kernel.generated,
             found=str(error),
+            next="use a compiler that writes no line which begins with artifact-",
         ) from error
     path = root / kernel.generated
     present = path.read_bytes() if path.is_file() else None

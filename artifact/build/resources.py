@@ -92,6 +92,7 @@ def _resources(
             expected="registers, stack frame and spills (-Xptxas -v)",
             found=f"registers {entry.registers}, stack and spills {entry.stack}",
             cause="the manifest's nvcc flags lack -Xptxas -v, or another release of ptxas",
+            next="add -Xptxas -v to the nvcc_flags of the manifest, then: artifact lock",
         )
     measured = symbol is None or re.fullmatch(symbol, entry.symbol) is not None
     stack, stores, loads = entry.stack
@@ -121,6 +122,7 @@ def judge(backend: str, entries: tuple[EntryResources, ...], symbol: str | None)
             where=f"backend {backend}, witness.symbol",
             expected="an entry" if symbol is None else f"an entry whose symbol matches {symbol!r}",
             found=", ".join(entry.symbol for entry in entries) or "no entry",
+            next="correct witness.symbol in the manifest, then: artifact lock",
         )
     problems = [problem for entry in measured for problem in _problems(entry)]
     if problems:

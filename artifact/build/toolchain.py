@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -155,6 +156,7 @@ def ask(command: Iterable[str | Path], *, cwd: Path | None = None) -> str:
             "a program of the toolkit cannot be asked",
             where=line[0],
             found=(isinstance(error, OSError) and error.strerror) or str(error),
+            next=shlex.join(line),
         ) from error
     text = (done.stdout + done.stderr).decode("utf-8", "replace")
     if done.returncode != 0:
@@ -163,6 +165,7 @@ def ask(command: Iterable[str | Path], *, cwd: Path | None = None) -> str:
             where=line[0],
             expected="status 0",
             found=f"status {done.returncode}",
+            next=shlex.join(line),
             details=tuple(text.strip().splitlines()[-5:]),
         )
     return text
@@ -212,6 +215,7 @@ def front_end_version(nvcc: Tool) -> str:
             where=str(nvcc.path),
             expected="a comment with its release at the head of the PTX",
             found=(head.splitlines() or ["nothing"])[0],
+            next="take a release of nvcc whose PTX names it: --nvcc PATH",
         )
     return version
 

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from artifact import __version__
 from artifact.cli.output import Output, current, give_up
-from artifact.errors import ArtifactError, EnvironmentUnmet, ExitCode, Interrupted
+from artifact.errors import ArtifactError, EnvironmentUnmet, ExitCode, Interrupted, UsageError
 
 # Pydantic looks through every installed distribution for plugins at import; we use none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -147,10 +147,22 @@ def _fail(error: ArtifactError, typed: list[str]) -> NoReturn:
         # Nothing has read the options yet.
         options = typed[: typed.index("--")] if "--" in typed else typed
         output = Output(json="--json" in options, color="--no-color" not in options)
+    if error.next is None and isinstance(error, UsageError):
+        error.next = f"{_called(typed)} --help"
     # Where standard error takes no words either, the exit code still says it.
     with contextlib.suppress(OSError):
         output.failure(error)
     sys.exit(int(error.exit_code))
+
+
+def _called(typed: list[str]) -> str:
+    """The command of a command line, such as ``artifact env check``."""
+    words = [word for word in typed if not word.startswith("-")]
+    name = next((word for word in words if word in COMMANDS), None)
+    if name is None:
+        return "artifact"
+    within = getattr(load(name), "commands", {})
+    return " ".join(["artifact", name, *[word for word in words if word in within][:1]])
 
 
 def main() -> NoReturn:

@@ -118,6 +118,7 @@ def build_backends(
             "two options contradict each other",
             where="--build-only --skip-build",
             expected="one of them",
+            next="leave one of them out",
         )
     units = make_units(manifest, backends)
     verified = buildphase.verify_tree(root, manifest, units, options, unlocked)

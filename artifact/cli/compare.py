@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -131,10 +132,14 @@ def _check_output(output: Path | None, *folders: Path) -> None:
                 where=str(output),
                 expected="a file outside of it",
                 found=f"a file in {folder}",
+                next=f"--output {shlex.quote(output.name)}",
             )
     if output.is_dir():
         raise UsageError(
-            "this is a directory", where=str(output), expected="a file, such as comparison.md"
+            "this is a directory",
+            where=str(output),
+            expected="a file, such as comparison.md",
+            next=f"--output {shlex.quote(str(output / 'comparison.md'))}",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,6 @@ from artifact.doctor.gpustate import read_gpu
 from artifact.errors import ArtifactError, EnvironmentUnmet, UsageError
 from artifact.model.manifest import Manifest
 from artifact.model.workload import Workload
-
-_GET_A_GPU = (
-    "install the NVIDIA driver; nvidia-smi -L must list the GPU",
-    "in a container, pass the GPU through: docker run --gpus all",
-)
 
 
 @dataclass(frozen=True)
@@ -119,8 +114,7 @@ def _gpu(subject: Subject, nvml: Any) -> Iterator[Check]:
         library = nvml_library() if nvml is None else nvml
         state = read_gpu(subject.options.gpu, subject.environ, library)
     except EnvironmentUnmet as error:
-        check = from_error("gpu", error, "absent", GPU)
-        yield from gpu.absent(check if check.mend else replace(check, mend=_GET_A_GPU))
+        yield from gpu.absent(from_error("gpu", error, "absent", GPU))
         return
     except UsageError as error:
         yield from gpu.absent(from_error("gpu", error, "bad", GPU))

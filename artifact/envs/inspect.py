@@ -190,6 +190,7 @@ class _Asked:
                 expected=f"at most {MAX_OUTPUT_BYTES} bytes",
                 found="more",
                 cause="it is not a Python interpreter",
+                next=f"{self.label} -I -c 'import sys; print(sys.version)'",
             )
 
 
@@ -219,6 +220,7 @@ def _answer(asked: _Asked) -> Snapshot:
             where=asked.label,
             found=f"{type(error).__name__}: {error}",
             cause="something in its start-up files changes what it prints",
+            next=f"{asked.label} -I -c 'import sys; print(sys.version)'",
         ) from error
 
 
@@ -279,6 +281,7 @@ def _hanging(label: str, limit: float) -> EnvironmentUnmet:
         expected=f"an answer within {limit:g} seconds",
         found="none; it was killed",
         cause="it is not a Python interpreter, or its disk does not answer",
+        next=f"{label} -I -c 'import sys; print(sys.version)'",
     )
 
 

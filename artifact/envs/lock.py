@@ -191,6 +191,7 @@ def _from_file(environment: Environment, specification: Specification, records: 
             where=str(records),
             expected="a list of records, or an object with the list 'packages'",
             found=type(value).__name__,
+            next="name a file of records: --records FILE, or leave the option out",
         )
     lock = from_records(
         value,
@@ -209,6 +210,7 @@ def _from_file(environment: Environment, specification: Specification, records: 
                 where=str(records),
                 expected=f"{name} {wanted or ''}".strip(),
                 found=found or "none",
+                next="solve the specification again, or leave --records out",
             )
     return lock
 
@@ -256,6 +258,7 @@ def _specification(environment: Environment, root: Path) -> Specification:
             where=environment.name,
             expected="specification in the manifest, such as envs/NAME/environment.yml",
             found="none",
+            next=f"write envs/{environment.name}/environment.yml and name it in the manifest",
         )
     return read_specification(root / environment.specification)
 
@@ -303,6 +306,7 @@ def _drive(
             where=environment.name,
             expected=f"an answer within {TIMEOUT:g} seconds",
             found="none; it was killed, and no lock was changed",
+            next="the same command again, with a channel that answers: --channel-url URL",
         ) from error
     if done.returncode != 0:
         printed = (done.stderr + done.stdout).decode("utf-8", "replace")

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import mmap
 import os
+import shlex
 import stat
 import threading
 import time
@@ -333,7 +334,11 @@ def _state(status: os.stat_result) -> tuple[int, int, int]:
 
 def _irregular(path: str, found: str) -> VerificationError:
     return VerificationError(
-        "only regular files have digests", where=path, expected="a regular file", found=found
+        "only regular files have digests",
+        where=path,
+        expected="a regular file",
+        found=found,
+        next=f"ls -ld {shlex.quote(path)}",
     )
 
 

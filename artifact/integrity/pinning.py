@@ -203,6 +203,7 @@ def _require_own(rules: Rules, own: Iterable[str]) -> None:
             where=f"{MANIFEST}: {rule.partition(' ')[0]}",
             expected=f"{path} to be pinned",
             found=rule,
+            next="correct the rule, then: artifact lock",
         )
 
 

@@ -132,4 +132,5 @@ def _malformed(path: Path, line: int | None, found: str) -> VerificationError:
         where=f"{path}:{line}" if line else str(path),
         expected="<64 hex digits>  <file name>, or a comment line that begins with #",
         found=found,
+        next="take it again from where it was published, or name another one: --checksums FILE",
     )

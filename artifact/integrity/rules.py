@@ -41,6 +41,7 @@ class Rules:
                     where=f"manifests/artifact.toml: inventory.outside[{i}]",
                     expected="name/  **/name/  **/*.ext  directory/name",
                     found=f"{pattern!r}: {problem}",
+                    next="correct the pattern, then: artifact lock",
                 )
             (directories if pattern.endswith("/") else files).append(_translate(pattern))
         never = "(?!)"

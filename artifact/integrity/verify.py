@@ -204,6 +204,7 @@ def parse_content_id(text: str) -> str:
             "this is no content id",
             expected="64 hexadecimal digits, with blake3: before them or without",
             found=repr(text),
+            next="copy it from where it was published: --expect-content-id blake3:HEX",
         )
     return digits
 

@@ -28,6 +28,13 @@ M = TypeVar("M", bound="Model")
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 
 
+MEND = (
+    "take it again from the archive or the checkout; after an edit of your own: correct it, "
+    "then: artifact lock"
+)
+"""What is done about a document that is not what it should be."""
+
+
 def read_bytes(path: Path, *, next: str | None = None) -> bytes:
     """The bytes of a document.
 
@@ -48,6 +55,7 @@ def read_bytes(path: Path, *, next: str | None = None) -> bytes:
                 where=str(path),
                 expected=f"at most {MAX_DOCUMENT_BYTES} bytes",
                 found=f"{size} bytes",
+                next=MEND,
             )
         return path.read_bytes()
     except OSError as error:
@@ -66,7 +74,7 @@ def decode(data: bytes, where: str) -> str:
         VerificationError: naming the first bad byte.
     """
     if not data:
-        raise VerificationError("a document is empty", where=where, found="0 bytes")
+        raise VerificationError("a document is empty", where=where, found="0 bytes", next=MEND)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -76,6 +84,7 @@ def decode(data: bytes, where: str) -> str:
             expected="UTF-8 text",
             found=f"byte 0x{data[error.start]:02x}",
             cause="the file was saved in another encoding, or is not text",
+            next=MEND,
         ) from error
 
 
@@ -121,10 +130,13 @@ def parse_json(data: bytes, where: str) -> Any:
             expected="JSON",
             found=error.msg,
             cause="the file is truncated" if cut else None,
+            next=MEND,
         ) from error
     except (ValueError, RecursionError) as error:
         message = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise VerificationError("a document is not JSON", where=where, found=message) from error
+        raise VerificationError(
+            "a document is not JSON", where=where, found=message, next=MEND
+        ) from error
 
 
 def parse_toml(data: bytes, where: str) -> Any:
@@ -144,7 +156,7 @@ def parse_toml(data: bytes, where: str) -> Any:
         # Beyond the parser's own: a number of too many digits, a moment before year 1 in UTC.
         message = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise VerificationError(
-            "a document is not TOML", where=where, expected="TOML 1.0", found=message
+            "a document is not TOML", where=where, expected="TOML 1.0", found=message, next=MEND
         ) from error
 
 
@@ -197,6 +209,7 @@ def check_schema(document: str, value: Any, where: str) -> None:
         where=f"{where}: {dotted(list(errors[0].absolute_path)) or 'document'}",
         expected=_expected(errors[0]),
         found=_shown(errors[0].instance),
+        next=MEND,
         details=lines[:20] if len(lines) > 1 else (),
     )
 
@@ -222,7 +235,7 @@ def parse_model(model: type[M], value: Any, where: str) -> M:
         raise model_error(error, where) from error
     except ValueError as error:
         raise VerificationError(
-            "a document holds no JSON value", where=where, found=str(error)
+            "a document holds no JSON value", where=where, found=str(error), next=MEND
         ) from error
 
 
@@ -245,6 +258,7 @@ def model_error(error: ValidationError, where: str) -> VerificationError:
         where=f"{where}: {first[0] or 'document'}",
         expected=first[1],
         found=first[2],
+        next=MEND,
         details=tuple(lines[:20]) if len(lines) > 1 else (),
     )
 

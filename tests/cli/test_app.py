@@ -94,6 +94,23 @@ def test_an_option_before_its_command_is_told_where_it_belongs(
     assert answer.strip() == next
 
 
+@pytest.mark.parametrize(
+    ("args", "next"),
+    [
+        (["verify", "nothing"], "artifact verify --help"),
+        (["run", "--root", "{tree}", "--workload", "env"], "artifact run --help"),
+        (["build", "--root", "{tree}", "check"], "artifact build --help"),
+    ],
+)
+def test_a_usage_error_without_advice_of_its_own_names_the_help(
+    start_artifact: Any, tmp_path: Path, tree: Path, args: list[str], next: str
+) -> None:
+    typed = [word.format(tree=tree) for word in args]
+    code, _, err = run(start_artifact, tmp_path, *typed)
+    assert code == 2
+    assert err.splitlines()[-1] == f"  next:     {next}"
+
+
 def test_json_behind_two_dashes_is_a_name(start_artifact: Any, tmp_path: Path) -> None:
     code, out, err = run(start_artifact, tmp_path, "verify", "--", "a", "--json")
     assert (code, out) == (2, "")
