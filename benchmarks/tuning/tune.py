@@ -1,6 +1,6 @@
 """Time the variants of variants.cuh and the generated kernels against FlashAttention-3.
 
-    PYTHON benchmarks/tuning/tune.py LIBRARY [--seconds S] [--rounds N] [--shapes S,..]
+    PYTHON benchmarks/tuning/tune.py LIBRARY [--seconds S] [--rounds N] [--shapes S,..] [--without NAME,..]
 
 PYTHON is an interpreter with torch and flash_attn_interface (the environment `main`), LIBRARY what
 README.md beside this file says how to build. Windows of some tenths of a second in seeded random
@@ -32,6 +32,7 @@ class Library:
         self.c.tuning_time.restype = ctypes.c_double
         count = self.c.tuning_count()
         self.names: list[str] = [self.c.tuning_name(i).decode() for i in range(count)]
+        self.timed = self.names
 
     def shape(self, tensors: tuple[Any, ...], seq: int) -> None:
         """What all launches work on from now on."""
@@ -85,9 +86,9 @@ def measure(library: Library, seq: int, seconds: float, rounds: int) -> dict[str
         return float(start.elapsed_time(stop)) / count
 
     found: dict[str, dict[str, Any]] = {
-        name: {"tflops": [], "ghz": [], "busy": [], "error": 0.0} for name in (ANCHOR, *library.names)
+        name: {"tflops": [], "ghz": [], "busy": [], "error": 0.0} for name in (ANCHOR, *library.timed)
     }
-    for name in library.names:
+    for name in library.timed:
         out.fill_(float("nan"))
         library.time(name, 1)
         error = (out.float() - reference.float()).abs().max().item()
@@ -118,17 +119,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shapes", default="4096,8192,16384")
+    parser.add_argument("--without", default="", help="names that are not timed")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     import torch
 
     library = Library(options.library)
+    unwanted = options.without.split(",")
+    library.timed = [name for name in library.names if name not in unwanted]
     shapes = [int(s) for s in options.shapes.split(",")]
     results = {s: measure(library, s, options.seconds, options.rounds) for s in shapes}
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     print(f"{'':40}" + "".join(f"{f'S={s}':>32}" for s in shapes))
     print(f"{'':40}" + f"{'TFLOPS':>8}{'ratio':>7}{'GHz':>5}{'cycles':>7}{'busy':>5}" * len(shapes))
-    for name in (ANCHOR, *library.names):
+    for name in (ANCHOR, *library.timed):
         cells = []
         for seq in shapes:
             row, base = results[seq][name], results[seq][ANCHOR]
@@ -136,7 +140,7 @@ def main() -> None:
             ratio = tflops / statistics.median(base["tflops"])
             wrong = row["error"] > 0.01 and not name.startswith("-")
             cell = f"{tflops:8.1f}{'WRONG' if wrong else f'{ratio:.3f}':>7}"
-            if name in library.names and statistics.median(row["ghz"]):
+            if name != ANCHOR and statistics.median(row["ghz"]):
                 # A KV tile of 128 x 128 is 4 * 128^3 floating-point operations, two matrix products.
                 ghz = statistics.median(row["ghz"])
                 cycles = multiprocessors * 4 * 128**3 * ghz / tflops / 1e3
@@ -145,7 +149,7 @@ def main() -> None:
                 cells.append(f"{cell}{'':17}")
         print(f"{name:40}" + "".join(cells))
     points = "wait K, turn, QK issued, PV issued, QK done, softmax, PV done, rest"
-    for name in library.names:
+    for name in library.timed:
         for seq in shapes:
             if steps := results[seq][name].get("timeline"):
                 halves = (steps[:8], steps[8:])
