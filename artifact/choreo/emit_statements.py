@@ -29,6 +29,7 @@ from artifact.choreo.emit_transfers import (
     is_cooperative,
 )
 from artifact.choreo.emit_views import declare_view
+from artifact.choreo.traverse import changed_name
 
 _DECLARED_BEFORE = syntax.SharedDecl | syntax.EventDecl
 """What stands at the kernel's start, whatever block it is declared in."""
@@ -177,13 +178,17 @@ def _foreach(ctx: Context, node: syntax.Foreach, depth: int = 0) -> None:
 
 def _assigned_in(ctx: Context, bound: syntax.Expr, body: syntax.Block) -> bool:
     names = [n for n in syntax.walk(bound) if isinstance(n, syntax.Name)]
-    read = {ctx.symbol(n) for n in names if ctx.symbol(n).kind == "mutable"}
+    read = {ctx.symbol(n) for n in names if ctx.symbol(n).kind in ("mutable", "local", "tensor")}
     if not read:
         return False
     for node in syntax.walk(body):
-        target = node.target if isinstance(node, syntax.Assign) else None
-        target = node.name if isinstance(node, syntax.Increment) else target
-        if isinstance(target, syntax.Name) and ctx.tables.uses.get(target) in read:
+        name = changed_name(node)
+        if name is not None and ctx.tables.uses.get(name) in read:
+            return True
+        if isinstance(node, syntax.CallStmt) and any(
+            ctx.tables.uses.get(n) in read for n in syntax.walk(node)
+        ):
+            # A helper may write what it gets.
             return True
     return False
 

@@ -19,7 +19,7 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import Use, Uses
 from artifact.choreo.names import bound_of
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import Places, statements
+from artifact.choreo.traverse import Places, changed_name, statements
 
 
 def check_rules(
@@ -155,9 +155,7 @@ class _Rules:
         between = places.block(early).body[places.index(early) : places.index(late)]
         for stmt in between:
             for node in syntax.walk(stmt):
-                if isinstance(node, syntax.Increment | syntax.Assign) and self._counts(
-                    node, first.target
-                ):
+                if self._counts(node, first.target):
                     return False
                 # Who waits for this event may answer by another one: then time has passed.
                 if isinstance(node, syntax.Wait) and any(
@@ -166,9 +164,9 @@ class _Rules:
                     return False
         return True
 
-    def _counts(self, node: syntax.Increment | syntax.Assign, target: syntax.Target) -> bool:
-        name = node.name if isinstance(node, syntax.Increment) else node.target
-        changed = self.tables.uses.get(name)
+    def _counts(self, node: syntax.Node, target: syntax.Target) -> bool:
+        name = changed_name(node)
+        changed = self.tables.uses.get(name) if name is not None else None
         expr = target.order if target.order is not None else target.index
         if changed is None or expr is None:
             return False

@@ -123,7 +123,8 @@ class _Targets:
         order = use.target.order
         names = [n for n in syntax.walk(order) if n in self.tables.uses] if order else []
         for name in names:
-            if self.tables.uses[name].kind == "mutable" and self.values.varies(name, use.mask):
+            counter = self.tables.uses[name].kind in ("mutable", "local")
+            if counter and self.values.varies(name, use.mask):
                 self._differs(order or use.target)
 
     def one_generation(self, use: Use) -> None:

@@ -17,7 +17,7 @@ from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import Uses
 from artifact.choreo.tables import Symbol, Tables, ViewPlan
-from artifact.choreo.traverse import Places, own, statements
+from artifact.choreo.traverse import Places, changed_name, own, statements
 
 
 def check_hazards(
@@ -216,9 +216,8 @@ class _Hazards:
         )
 
     def _changes(self, node: syntax.Node, symbol: Symbol) -> bool:
-        if isinstance(node, syntax.Increment):
-            return self.tables.uses.get(node.name) is symbol
-        return isinstance(node, syntax.Assign) and self.tables.uses.get(node.target) is symbol
+        name = changed_name(node)
+        return name is not None and self.tables.uses.get(name) is symbol
 
     def _slot(self, tile: syntax.Expr, mma: syntax.Mma) -> tuple[syntax.Expr, int]:
         """The expression of a tile's number, and where in the MMA's block it is computed."""

@@ -27,7 +27,7 @@ from artifact.choreo.index_forms import Form, IndexForms
 from artifact.choreo.mma import origin_terms
 from artifact.choreo.tables import Symbol, Tables, ViewPlan
 from artifact.choreo.threads import ThreadValues
-from artifact.choreo.traverse import Places, statements
+from artifact.choreo.traverse import Places, changed_name, own, statements
 from artifact.choreo.views import shape_of
 
 _PRINTS = ("print", "println", "printf")
@@ -167,12 +167,11 @@ class _LoadOrder:
 
     def _set(self, stmt: syntax.Stmt) -> Iterator[Symbol]:
         """The mutables that a statement itself changes."""
-        if isinstance(stmt, syntax.Assign) and stmt not in self.tables.declares:
-            target = stmt.target
-            yield self.tables.uses[target.base if isinstance(target, syntax.Element) else target]
-        for node in syntax.walk(stmt) if not isinstance(stmt, _BODIES) else ():
-            if isinstance(node, syntax.Increment):
-                yield self.tables.uses[node.name]
+        for node in own(stmt):
+            name = changed_name(node)
+            symbol = self.tables.uses.get(name) if name is not None else None
+            if symbol is not None:
+                yield symbol
 
     # Order -------------------------------------------------------------------------------------
 
@@ -273,15 +272,6 @@ class _LoadOrder:
 
 
 _JUMPS = (syntax.Break, syntax.Continue, syntax.Return)
-_BODIES = (
-    syntax.Block,
-    syntax.Parallel,
-    syntax.Inthreads,
-    syntax.Foreach,
-    syntax.While,
-    syntax.If,
-    syntax.Apply,
-)
 
 
 def _meet(write: _Side, thread: int, load: _Side, reader: int) -> bool:

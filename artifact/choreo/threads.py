@@ -22,7 +22,7 @@ from artifact.choreo import syntax
 from artifact.choreo.arithmetic import fold, fold_call, fold_unary, same_after
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import Places, bodies, own, statements
+from artifact.choreo.traverse import Places, bodies, changed_name, own, statements
 
 Values = tuple[int | float | bool, ...]
 
@@ -296,13 +296,8 @@ def _assignments(tables: Tables) -> dict[Symbol, list[syntax.Stmt]]:
     out: dict[Symbol, list[syntax.Stmt]] = {}
     for stmt in statements(tables.function.body):
         changed = list(tables.declares.get(stmt, ()))
-        if isinstance(stmt, syntax.Assign) and not changed:
-            target = stmt.target
-            name = target.base if isinstance(target, syntax.Element) else target
-            changed = [tables.uses[n] for n in (name,) if n in tables.uses]
-        for node in own(stmt):
-            if isinstance(node, syntax.Increment) and node.name in tables.uses:
-                changed.append(tables.uses[node.name])
+        names = (changed_name(node) for node in own(stmt))
+        changed += [tables.uses[name] for name in names if name in tables.uses]
         if isinstance(stmt, syntax.CallStmt):
             changed += _passed(tables, stmt)
         for symbol in changed:

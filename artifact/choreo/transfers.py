@@ -26,7 +26,7 @@ from artifact.choreo.mma import origin_terms
 from artifact.choreo.tables import EventPlan, Symbol, Tables, TransferPlan, WaitPlan
 from artifact.choreo.threads import ThreadValues, warpgroups, whole
 from artifact.choreo.tiles import Tiles
-from artifact.choreo.traverse import Places, statements
+from artifact.choreo.traverse import Places, changed_name, statements
 
 
 def plan_transfers(
@@ -211,11 +211,8 @@ class _Transfers:
         names = {self.tables.uses.get(n) for n in syntax.walk(expr)}
         for stmt in between:
             for node in syntax.walk(stmt):
-                changed = None
-                if isinstance(node, syntax.Increment):
-                    changed = self.tables.uses.get(node.name)
-                elif isinstance(node, syntax.Assign) and isinstance(node.target, syntax.Name):
-                    changed = self.tables.uses.get(node.target)
+                name = changed_name(node)
+                changed = self.tables.uses.get(name) if name is not None else None
                 if changed is not None and changed in names:
                     self.diagnostics.error(
                         "order-changes",

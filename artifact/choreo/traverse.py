@@ -37,6 +37,15 @@ def own(stmt: syntax.Stmt) -> Iterator[syntax.Node]:
                 yield from syntax.walk(child)
 
 
+def changed_name(node: syntax.Node) -> syntax.Name | None:
+    """The name of what a node assigns or counts: a scalar, or what an element belongs to."""
+    if isinstance(node, syntax.Increment):
+        return node.name
+    if isinstance(node, syntax.Assign):
+        return node.target.base if isinstance(node.target, syntax.Element) else node.target
+    return None
+
+
 class Places:
     """Where every statement of a function stands: its block and what encloses it."""
 

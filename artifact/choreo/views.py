@@ -171,7 +171,7 @@ class _Views:
         """A future's view is computed again at its use, so nothing in it may have changed."""
         for node in syntax.walk(filled):
             symbol = self.tables.uses.get(node)
-            if symbol is not None and symbol.kind == "mutable":
+            if symbol is not None and symbol.kind in ("mutable", "local"):
                 self.diagnostics.error(
                     "future-view",
                     view,

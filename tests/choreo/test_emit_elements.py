@@ -83,3 +83,21 @@ def test_a_loop_over_registers_is_unrolled(body: str, marks: int) -> None:
     lines = emitted(f"local f32 [4] a;\nlocal f32 [256] big;\n{body}")
     loops = [n for n, line in enumerate(lines) if line.startswith("for (")]
     assert sum(lines[n - 1] == "#pragma unroll" for n in loops) == marks
+
+
+@pytest.mark.parametrize("change", ["a.at(1) += 1;", "call grow(a);"])
+def test_the_number_of_trips_is_what_it_was(change: str) -> None:
+    lines = emitted(f"local s32 [2] a {{3}};\nforeach {{i}} in [a.at(1)] {{\n  {change}\n}}")
+    assert "const int i_bound = a[1];" in lines
+    assert "for (int i = 0; i < i_bound; ++i) {" in lines
+    kept = emitted("local s32 [2] a {3};\nforeach {i} in [a.at(1)]\n  X.at(i) = 0.0f;")
+    assert "for (int i = 0; i < a[1]; ++i) {" in kept
+
+
+def test_a_helper_gets_a_tile_of_shared_memory() -> None:
+    lines = emitted("shared bf16 [64, 64] ring[2];\ncall helper(ring[n % 2], ring[0]);")
+    *_, call = lines
+    assert call == (
+        "helper(reinterpret_cast<choreo::bf16*>(ring + (n % 2) * 8192), "
+        "reinterpret_cast<choreo::bf16*>(ring));"
+    )

@@ -197,3 +197,50 @@ def test_other_storage_is_refused_by_name(text: str, code: str) -> None:
     parse_file(program, "t.co", {}, diagnostics)
     assert [d.code for d in diagnostics.found] == [code]
     assert diagnostics.found[0].repair and diagnostics.found[0].rule
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (
+            "inthreads (p == 0) {\n  f = tma.load.async.swiz<128> q.subspan(128, 128).at(tile, 0)"
+            " => ring[a.at(0)];\n  a.at(0) = 1;\n  wait f;\n  tma.copy f => "
+            "o.subspan(128, 128).at(tile, 0);\n}",
+            "future-view",
+        ),
+        (
+            "inthreads (p == 0) {\n  f = tma.load.async.swiz<128> q.subspan(128, 128).at(tile, 0)"
+            " => ring[0];\n  a.at(0) += 1;\n  trigger full.at(a.at(0)) after f;\n}\n"
+            "inthreads (p == 1) {\n  wait full.at(0);\n}",
+            "order-changes",
+        ),
+        (
+            "inthreads (p == 0) {\n  trigger full.at(a.at(0));\n  trigger full.at(a.at(0));\n}\n"
+            "inthreads (p == 1) {\n  wait full.at(0);\n}",
+            "double-trigger",
+        ),
+        (
+            "a.at(0) = __to<u32>(t);\ninthreads (p == 0) {\n  trigger full.at(a.at(0));\n}\n"
+            "inthreads (p == 1) {\n  wait full.at(0);\n}",
+            "order-differs",
+        ),
+        (
+            "inthreads (p == 0) {\n  trigger full.at(0);\n}\n"
+            "inthreads (p == 1 && t < 64) {\n  a.at(0) += 1;\n}\n"
+            "inthreads (p == 1) {\n  wait full.at(a.at(0));\n}",
+            "order-differs",
+        ),
+    ],
+)
+def test_an_element_counts_as_a_mutable_does(threads: Callable, body: str, code: str) -> None:
+    assert threads(f"local u32 [2] a {{0}};\n{body}").codes == [code]
+
+
+def test_an_order_may_be_an_element(threads: Callable) -> None:
+    body = (
+        "local u32 [2] a {0};\nforeach {i} in [n] {\n  inthreads (p == 0) {\n"
+        "    trigger full.at(a.at(0));\n    a.at(0) += 1;\n    trigger full.at(a.at(0));\n"
+        "    a.at(0) += 1;\n  }\n  inthreads (p == 1) {\n    wait full.at(a.at(1));\n"
+        "    a.at(1) += 1;\n  }\n}"
+    )
+    threads(body).clean()
