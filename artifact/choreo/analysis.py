@@ -41,6 +41,7 @@ from artifact.choreo.tile_orders import check_tile_orders
 from artifact.choreo.transfers import plan_transfers
 from artifact.choreo.traverse import Places
 from artifact.choreo.views import plan_views
+from artifact.choreo.votes import check_votes
 
 
 def analyse(file: syntax.File, diagnostics: Diagnostics) -> dict[syntax.Function, Tables]:
@@ -77,6 +78,7 @@ def _run(tables: Tables, diagnostics: Diagnostics, headers: tuple[str, ...]) -> 
     values = ThreadValues(tables, places)
     plan_threads(tables, diagnostics, values)
     check_conversions(tables, diagnostics, conversions, values)
+    check_votes(tables, diagnostics, values, places)
     plan_views(tables, diagnostics, values)
     if diagnostics.failed:
         return

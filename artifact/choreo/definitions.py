@@ -66,7 +66,7 @@ class _Definitions:
             case syntax.Reduce() | syntax.CopyFragment():
                 self._read(stmt.source, uses[stmt.source], states)
                 return {**states, uses[stmt.target]: "defined"}
-            case syntax.AllReduceSum():
+            case syntax.AllReduce():
                 self._read(stmt.target, uses[stmt.target], states)
             case syntax.MmaStore():
                 self._read(stmt.accumulator, uses[stmt.accumulator], states)

@@ -33,6 +33,9 @@ class ApplyLoop:
         self._e = ""
         self._half: int | None = None
         self._hoisted = 0
+        columns = ctx.tables.columns.get(node, range(self._plan.columns))
+        self._owned = columns.start // 4, columns.stop // 4
+        """The first of the elements that a thread owns in a row, and where they end."""
 
     def emit(self) -> None:
         """The loops."""
@@ -53,6 +56,8 @@ class ApplyLoop:
             for group in self._groups(each):
                 if len(group) == 1 and self._stores_operand(group[0]) is not None:
                     self._pairs(group[0])
+                elif len(group) == 1 and self._extreme(group[0]) is not None:
+                    self._chains(group[0])
                 else:
                     self._elements(group)
 
@@ -99,8 +104,8 @@ class ApplyLoop:
         with ctx.names.scope():
             e = self._e = ctx.names.fresh("e")
             advance = f"++{e}" if step == 1 else f"{e} += {step}"
-            count = self._plan.columns // 4
-            with ctx.block(f"for (int {e} = 0; {e} < {count}; {advance})"):
+            first, end = self._owned
+            with ctx.block(f"for (int {e} = {first}; {e} < {end}; {advance})"):
                 if column and self._j is not None:
                     name = ctx.names.declare(self._j)
                     ctx.out.line(f"const int {name} = {self._column(0)};")
@@ -123,13 +128,56 @@ class ApplyLoop:
             target = f"{fragment}[cu::element({self._row}, {e}) / 2]"
             halves = []
             for ahead in (0, 1):
-                self._e = f"{e} + {ahead}" if ahead else e
                 self._half = ahead
-                if self._j is not None:
-                    ctx.names.alias(self._j, f"({self._column(0)})")
-                halves.append(self._as_float(assign.value))
-            self._e, self._half = e, None
+                halves.append(self._ahead(e, ahead, assign.value))
+            self._half = None
             ctx.out.call(f"{target} = cu::pack_bf16(", halves)
+
+    def _extreme(self, statement: syntax.Stmt) -> syntax.BuiltinCall | None:
+        """``row.at(i) = __max(row.at(i), e)`` (or ``__min``), where nothing else is a row's."""
+        match statement:
+            case syntax.Assign(
+                target=syntax.Element() as target,
+                op="=",
+                value=syntax.BuiltinCall(name="__max" | "__min", args=(first, second)) as call,
+            ):
+                plan = self._touch.fragment(target)
+                symbol = self._ctx.symbol(target.base)
+                again = sum(self._ctx.tables.uses.get(n) is symbol for n in syntax.walk(second))
+                if plan is not None and plan.layout == "row" and syntax.same(first, target):
+                    return None if again else call
+        return None
+
+    def _chains(self, statement: syntax.Stmt) -> None:
+        """A maximum or minimum along a row: two chains, half as deep as one.
+
+        In which order the elements are compared does not matter; it would for a sum.
+        """
+        ctx = self._ctx
+        call = self._extreme(statement)
+        if call is None:
+            raise AssertionError("no maximum or minimum along a row")
+        row, function = ctx.text(call.args[0]), f"f{call.name[2:]}f"
+        with ctx.names.scope():
+            odd = ctx.names.fresh("odd")
+            first = self._ahead(str(self._owned[0]), 1, call.args[1])
+            ctx.out.line(f"float {odd} = {first};")
+            with self._element_loop(2, column=False):
+                e = self._e
+                for ahead, chain in enumerate((row, odd)):
+                    value = self._ahead(e, ahead, call.args[1])
+                    ctx.out.line(f"{chain} = {function}({chain}, {value});")
+            ctx.out.line(f"{row} = {function}({row}, {odd});")
+
+    def _ahead(self, e: str, ahead: int, value: syntax.Expr) -> str:
+        """A value at the element ``ahead`` of the one that a loop is at, in FP32."""
+        outer = self._e
+        self._e = f"{e} + {ahead}" if ahead else e
+        if self._j is not None:
+            self._ctx.names.alias(self._j, f"({self._column(0)})")
+        text = self._as_float(value)
+        self._e = outer
+        return text
 
     def _groups(self, statements: list[syntax.Stmt]) -> list[list[syntax.Stmt]]:
         """Statements that share a loop; a store into an operand has its own where it may.

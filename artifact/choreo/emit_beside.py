@@ -24,6 +24,10 @@ def written_beside(
         for node in syntax.walk(statement):
             if node in plan.completes or _waits_for_mma(tables, node):
                 written.clear()
+            elif isinstance(node, syntax.Mma):
+                # Its own now: nobody may touch it, and its issue has pinned what came before.
+                for symbol in (tables.uses[node.accumulator], tables.mmas[node].a):
+                    written.pop(symbol, None)
             for symbol in _written(tables, node):
                 written.pop(symbol, None)
                 written[symbol] = None
@@ -43,7 +47,7 @@ def _written(tables: Tables, node: syntax.Node) -> Iterator[Symbol]:
             pass
         case syntax.Reduce(target=name) | syntax.CopyFragment(target=name):
             pass
-        case syntax.AllReduceSum(target=name):
+        case syntax.AllReduce(target=name):
             pass
         case _:
             return

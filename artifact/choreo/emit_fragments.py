@@ -83,9 +83,9 @@ def emit_reduce(ctx: Context, node: syntax.Reduce) -> None:
     ctx.out.line(f"cu::reduce_{node.kind}({target}, {source});")
 
 
-def emit_all_reduce(ctx: Context, node: syntax.AllReduceSum) -> None:
-    """``all_reduce_sum``: over the four lanes of a row."""
-    ctx.out.line(f"cu::all_reduce_sum({ctx.names.of(ctx.symbol(node.target))});")
+def emit_all_reduce(ctx: Context, node: syntax.AllReduce) -> None:
+    """``all_reduce_max`` and ``all_reduce_sum``: over the four lanes of a row."""
+    ctx.out.line(f"cu::all_reduce_{node.kind}({ctx.names.of(ctx.symbol(node.target))});")
 
 
 def emit_copy(ctx: Context, node: syntax.CopyFragment) -> None:

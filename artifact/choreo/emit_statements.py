@@ -122,7 +122,7 @@ def _operation(ctx: Context, node: syntax.Stmt) -> None:
             emit_store(ctx, node)
         case syntax.Reduce():
             emit_reduce(ctx, node)
-        case syntax.AllReduceSum():
+        case syntax.AllReduce():
             emit_all_reduce(ctx, node)
         case syntax.CopyFragment():
             emit_copy(ctx, node)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from artifact.choreo import syntax
 from artifact.choreo.local_buffers import written_locals
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
+from artifact.choreo.thread_scalars import written_scalars
 
 
 class Touches:
@@ -50,7 +51,7 @@ class Touches:
 
     def _differing_along_a_row(self, apply: syntax.Apply) -> set[Symbol]:
         """Scalars of the body, and local buffers, whose value is not one for the whole row."""
-        found = written_locals(self._tables, apply)
+        found = written_locals(self._tables, apply) | written_scalars(self._tables, apply)
         for statement in apply.body.body:
             declared = self._tables.declares.get(statement, ())
             differs = self.column(statement) or any(

@@ -6,9 +6,9 @@ Rules (co-language.md, 8.1 to 8.4):
   where they are not known there is no count, and that is an error [R].
 * ``transaction``: some ``trigger .. after`` a TMA load names the event. One arrival a generation,
   completed by the bytes of the loads.
-* ``named``: a hardware barrier, for a ready event of one slot whose triggering and waiting threads
-  are disjoint sets of whole warps, if wait and trigger strictly alternate [R] and an id of 14 down
-  to 8 is free.
+* ``named``: a hardware barrier, for an event of one slot whose triggering and waiting threads are
+  disjoint sets of whole warps, if wait and trigger strictly alternate [R] and an id of 14 down to 8
+  is free: for a ready event, or both of a pair by which two sets of threads take turns.
 * ``arrivals``: otherwise; every triggering thread arrives once a generation, or every warp where
   the triggers are the work of whole warps.
 * ``event<N>`` says the count itself; a warning says where it differs from the threads.
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from artifact.choreo import syntax
+from artifact.choreo.alternation import alternate
 from artifact.choreo.barriers import free_ids
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import EventPlan, Symbol, Tables, WaitPlan
@@ -143,12 +144,14 @@ def plan_events(
 ) -> None:
     """Fill ``events``; the rules of :mod:`artifact.choreo.event_rules` are met."""
     free = free_ids(tables)
+    turns = _turns(tables, found)
     for symbol, uses in found.items():
         for use in uses.waits:
             tables.waits[use.target] = WaitPlan("event")
         kind: Kind = "transaction" if uses.after else "arrivals"
         barrier = None
-        if kind == "arrivals" and free and _named(tables, uses, found, places):
+        alternating = symbol in turns or _alternates(tables, uses, found, places)
+        if kind == "arrivals" and free and alternating and _could_be_named(tables, uses, found):
             kind, barrier = "named", free.pop(0)
         explicit = _explicit(tables, symbol)
         triggering = uses.triggering
@@ -187,12 +190,11 @@ def _explicit(tables: Tables, symbol: Symbol) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _named(tables: Tables, uses: Uses, found: dict[Symbol, Uses], places: Places) -> bool:
-    """Rule 3 of section 8.3, with the strict alternation that makes it right."""
+def _could_be_named(tables: Tables, uses: Uses, found: dict[Symbol, Uses]) -> bool:
+    """Rule 3 of section 8.3, but for the strict alternation that makes it right."""
     names = [symbol for symbol in found if symbol.name == uses.event.name]
     return (
-        uses.ready
-        and uses.slots == 1
+        uses.slots == 1
         and _explicit(tables, uses.event) is None
         and len(names) == 1
         and bool(uses.triggering and uses.waiting)
@@ -200,8 +202,33 @@ def _named(tables: Tables, uses: Uses, found: dict[Symbol, Uses], places: Places
         and whole(uses.triggering, 32)
         and whole(uses.waiting, 32)
         and any(isinstance(s, syntax.Inthreads) for s in statements(tables.function.body))
-        and _alternates(tables, uses, found, places)
     )
+
+
+def _turns(tables: Tables, found: dict[Symbol, Uses]) -> set[Symbol]:
+    """The events of pairs by which two sets of threads take turns."""
+    out: set[Symbol] = set()
+    for begin, first in found.items():
+        for other, second in found.items():
+            both = (first, second)
+            if (
+                first.ready
+                and not second.ready
+                and not out & {begin, other}
+                and all(uses.complete and not uses.after for uses in both)
+                and all(_could_be_named(tables, uses, found) for uses in both)
+                and _one_side(first.waits + second.plain)
+                and _one_side(second.waits + first.plain)
+                and alternate(tables, first.waiting, begin, other)
+                and alternate(tables, second.waiting, other, begin)
+            ):
+                out |= {begin, other}
+    return out
+
+
+def _one_side(uses: list[Use]) -> bool:
+    """Whether all of the same threads get to each of some uses."""
+    return len({use.mask for use in uses}) == 1
 
 
 def _alternates(tables: Tables, uses: Uses, found: dict[Symbol, Uses], places: Places) -> bool:
@@ -211,7 +238,7 @@ def _alternates(tables: Tables, uses: Uses, found: dict[Symbol, Uses], places: P
     for an event that is not ready at first and that only the waiters' block triggers, once, after
     the wait: the n-th trigger then comes after the n-th wait has passed.
     """
-    if len(uses.waits) != 1 or len(uses.plain) != 1:
+    if not uses.ready or len(uses.waits) != 1 or len(uses.plain) != 1:
         return False
     wait, trigger = uses.waits[0], uses.plain[0]
     block = places.block(trigger.stmt)

@@ -34,7 +34,14 @@ from artifact.choreo.tables import Tables
 
 _COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
 _INTEGER_ONLY = ("%", "&", "|", "^", "<<", ">>")
-_ARITY = {**dict.fromkeys(UNARY_FLOAT, 1), "__max": 2, "__min": 2, "cdiv": 2, "__fmaf": 3}
+_ARITY = {
+    **dict.fromkeys(UNARY_FLOAT, 1),
+    "__max": 2,
+    "__min": 2,
+    "cdiv": 2,
+    "__fmaf": 3,
+    "__any": 1,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,6 +338,9 @@ class Expressions:
             for arg in expr.args:
                 self.type_of(arg)
             return "f32"
+        if expr.name == "__any":
+            self.type_of(expr.args[0])
+            return "bool"
         if expr.name in ("__max", "__min", "cdiv"):
             type_ = self._meet(expr.args[0], expr.args[1])
             if expr.name == "cdiv" and type_ not in INTEGERS:

@@ -9,8 +9,11 @@ Rules (co-language.md, 10):
 * A fragment belongs to whole warpgroups.
 * In ``apply {i, j} in x.span`` a two-dimensional fragment is read and written at exactly
   ``(i, j)``, a row vector at ``(i)`` [R]; outside of ``apply`` there are no elements [R].
+* An ``apply`` may run over a part of a matrix: whole rows of a constant multiple of 8 columns,
+  which begin at one; its coordinates are those of the fragment [R].
+* A body assigns scalars of its own and mutables: each thread then has its own value of them [R].
 * What touches row vectors alone runs once a row, before the elements: in a body it stands first.
-* ``reduce`` reduces dimension 1 of a matrix into a row vector; ``all_reduce_sum`` takes a row
+* ``reduce`` reduces dimension 1 of a matrix into a row vector; ``all_reduce`` takes a row
   vector; ``copy`` takes two fragments of one layout [R].
 """
 
@@ -19,6 +22,7 @@ from __future__ import annotations
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.local_buffers import written_locals
+from artifact.choreo.thread_scalars import written_scalars
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
 from artifact.choreo.threads import whole
 from artifact.choreo.traverse import own, statements
@@ -28,6 +32,8 @@ from artifact.choreo.views import squeezed
 ROWS = 64
 #: Columns of A that one instruction multiplies (BF16).
 K_STEP = 16
+#: Columns of which four neighbouring lanes own two each.
+GROUP = 8
 MATRICES = ("accumulator", "operand")
 
 
@@ -221,14 +227,14 @@ class _Fragments:
                 self._apply(stmt)
             case syntax.Reduce():
                 self._reduce(stmt)
-            case syntax.AllReduceSum():
+            case syntax.AllReduce():
                 if self.tables.fragments[self.tables.uses[stmt.target]].layout != "row":
                     self.diagnostics.error(
                         "all-reduce-layout",
                         stmt,
                         f"{stmt.target.id} is no row vector",
-                        rule="all_reduce_sum requires a replicated 1D fragment layout",
-                        repair="reduce the matrix with reduce_sum(row, matrix, 1) first",
+                        rule=f"all_reduce_{stmt.kind} requires a replicated 1D fragment layout",
+                        repair=f"reduce the matrix with reduce_{stmt.kind}(row, matrix, 1) first",
                     )
             case syntax.CopyFragment():
                 target, source = (
@@ -289,33 +295,70 @@ class _Fragments:
                 repair=f"apply {{{'i' if rank == 1 else 'i, j'}}} in {stmt.fragment.id}.span",
             )
             return
+        if stmt.part is not None:
+            self._part(stmt, stmt.part, plan)
         coordinates = self.tables.declares[stmt]
-        local: set[Symbol] = set()
         for inner in statements(stmt.body):
-            self._apply_statement(inner, local)
+            self._apply_statement(inner)
         for element in _elements(stmt):
             symbol = self._fragment(element)
             if symbol is not None:
                 self._access(element, self.tables.fragments[symbol], plan, coordinates)
         self._order(stmt, coordinates)
 
-    def _apply_statement(self, inner: syntax.Stmt, local: set[Symbol]) -> None:
+    def _part(
+        self,
+        stmt: syntax.Apply,
+        part: syntax.Subspan | syntax.ViewFrom,
+        plan: FragmentPlan,
+    ) -> None:
+        """The columns of a part; whole rows of whole groups of the columns that lanes share."""
+        columns = self._columns(part) if plan.layout in MATRICES else None
+        if columns is not None and columns.stop <= plan.columns:
+            self.tables.columns[stmt] = columns
+            return
+        self.diagnostics.error(
+            "apply-part",
+            part,
+            f"this is no part of {stmt.fragment.id} that apply can run over",
+            rule=f"a part of a fragment has all {ROWS} rows and a constant multiple of {GROUP} "
+            f"columns, and begins at a multiple of {GROUP}",
+            repair=f"apply {{i, j}} in {stmt.fragment.id}.subspan(_, columns).at(0, k)",
+        )
+
+    def _columns(self, part: syntax.Subspan | syntax.ViewFrom) -> range | None:
+        constants = self.tables.constants
+        places = part.indices if isinstance(part, syntax.Subspan) else part.offsets
+        steps = part.steps if isinstance(part, syntax.Subspan) else None
+        if places is None or steps is not None or not len(places) == len(part.extents) == 2:
+            return None
+        rows, width = (
+            None if isinstance(e, syntax.Wildcard) else constants.get(e) for e in part.extents
+        )
+        whole_rows = isinstance(part.extents[0], syntax.Wildcard) or rows == ROWS
+        first = constants.get(places[1])
+        if constants.get(places[0]) != 0 or not whole_rows:
+            return None
+        if not isinstance(width, int) or not isinstance(first, int):
+            return None
+        if isinstance(part, syntax.Subspan):
+            first *= width
+        if width < 1 or width % GROUP or first < 0 or first % GROUP:
+            return None
+        return range(first, first + width)
+
+    def _apply_statement(self, inner: syntax.Stmt) -> None:
         """Only scalars, elements and conditions are in a body."""
         allowed = isinstance(inner, syntax.Assign | syntax.ScalarDecl | syntax.If | syntax.Block)
-        local.update(self.tables.declares.get(inner, ()))
-        if isinstance(inner, syntax.Assign) and inner not in self.tables.declares:
-            target = inner.target
-            if isinstance(target, syntax.Name):
-                allowed = self.tables.uses.get(target) in local
-            else:
-                allowed = self.tables.uses[target.base].kind != "tensor"
+        if isinstance(inner, syntax.Assign) and isinstance(inner.target, syntax.Element):
+            allowed = self.tables.uses[inner.target.base].kind != "tensor"
         if not allowed:
             self.diagnostics.error(
                 "apply-statement",
                 inner,
                 "this may not stand in the body of apply",
-                rule="a body assigns elements of fragments and local buffers and its own scalars, "
-                "under conditions",
+                rule="a body assigns elements of fragments and local buffers, and scalars, under "
+                "conditions",
                 repair="move it out of the apply",
             )
 
@@ -351,6 +394,7 @@ class _Fragments:
         if len(coordinates) < 2:
             return
         differing = {coordinates[1], *written_locals(self.tables, stmt)}
+        differing.update(written_scalars(self.tables, stmt))
         seen = False
         for inner in stmt.body.body:
             each = any(self._differs(node, differing) for node in _outside_indices(inner, self))

@@ -104,7 +104,7 @@ class _Hazards:
             case syntax.Reduce() | syntax.CopyFragment():
                 yield stmt.source, uses[stmt.source], False
                 yield stmt.target, uses[stmt.target], True
-            case syntax.AllReduceSum():
+            case syntax.AllReduce():
                 yield stmt.target, uses[stmt.target], True
             case syntax.CallStmt():
                 for node in own(stmt):

@@ -220,8 +220,9 @@ class _Launch:
                     variables[symbol] = values.pop()
             groups.append(group)
         for event, meeting in state.events.named.items():
+            plan = state.events.plans[event]
             for group in groups:
-                if state.events.plans[event].triggering & group.mask:
+                if plan.ready and plan.triggering & group.mask:
                     # Its first generation is complete from here on.
                     meeting.arrive(group, group.mask, event.node)
         function = self.tables.function

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from artifact.choreo import syntax
 from artifact.choreo.emit_touches import Touches
 from artifact.choreo.interpret_error import Report
+from artifact.choreo.fragments import GROUP
 from artifact.choreo.interpret_fragments import LANES, ROWS, Fragment
 from artifact.choreo.interpret_locals import Lanes
 from artifact.choreo.interpret_values import Value, Values, cast
 from artifact.choreo.local_buffers import written_locals
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
+from artifact.choreo.thread_scalars import thread_scalars
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +35,9 @@ class ApplyPlan:
         once: What runs once a row.
         each: What runs for every element.
         carries: Whether the elements of a row depend on one another.
-        halves: Whether the two rows of a thread do: it writes a local buffer.
+        halves: Whether the two rows of a thread do: the thread has something of its own.
+        scalars: The scalars in it of which every thread has its own.
+        blocks: Where the columns lie that it runs over, in groups of 8.
     """
 
     node: syntax.Apply
@@ -42,15 +46,21 @@ class ApplyPlan:
     each: tuple[syntax.Stmt, ...]
     carries: bool
     halves: bool
+    scalars: frozenset[Symbol]
+    blocks: range
 
 
 def plan_apply(tables: Tables, node: syntax.Apply) -> ApplyPlan:
     """Plan one statement."""
     layout = tables.fragments[tables.uses[node.fragment]]
     body = node.body.body
-    halves = bool(written_locals(tables, node))
+    names = {tables.uses.get(inner) for inner in syntax.walk(node.body)}
+    scalars = frozenset(s for s in thread_scalars(tables) if s in names)
+    halves = bool(written_locals(tables, node) or scalars)
+    columns = tables.columns.get(node, range(layout.columns))
+    blocks = range(columns.start // GROUP, columns.stop // GROUP)
     if layout.layout == "row":
-        return ApplyPlan(node, layout, body, (), carries=False, halves=halves)
+        return ApplyPlan(node, layout, body, (), False, halves, scalars, blocks)
     touch = Touches(tables, node)
     each = tuple(s for s in body if touch.elements(s))
     # An assignment that is not to the element itself hands something on to the next one.
@@ -62,7 +72,7 @@ def plan_apply(tables: Tables, node: syntax.Apply) -> ApplyPlan:
         for inner in syntax.walk(stmt)
     )
     once = tuple(s for s in body if s not in each)
-    return ApplyPlan(node, layout, once, each, carries, halves)
+    return ApplyPlan(node, layout, once, each, carries, halves, scalars, blocks)
 
 
 class Apply:
@@ -110,16 +120,19 @@ class Apply:
             return
         self._rows_only = False
         if not plan.carries:
-            self._place(None, plan.layout.columns)
-            for symbol in self._local:
-                self._values.variables[symbol] = _along_rows(self._values.variables[symbol])
+            self._place(None, plan.blocks)
+            variables = self._values.variables
+            own = {s: variables[s] for s in plan.scalars}
+            for symbol in (*self._local, *own):
+                variables[symbol] = _along_rows(variables[symbol])
             self._body(plan.each, True)
+            variables.update(own)
             return
-        for step in range(plan.layout.columns // LANES):
+        for step in range(2 * plan.blocks.start, 2 * plan.blocks.stop):
             self._place(step)
             self._body(plan.each, True)
 
-    def _place(self, step: int | None, columns: int = 0) -> None:
+    def _place(self, step: int | None, blocks: range = range(0)) -> None:
         """Set the coordinates: of rows, of all elements, or of one element of every lane."""
         import numpy as np
 
@@ -129,13 +142,13 @@ class Apply:
         lanes = np.arange(LANES)
         self._threads = number % (ROWS // 2) * LANES + lanes
         coordinates: list[Array] = [rows, lanes]
-        if columns:
-            block, pair = np.arange(columns // 8)[:, None, None], np.arange(2)
-            coordinates = [rows[:, :, None, None], 8 * block + 2 * lanes[:, None] + pair]
-            shape = (ROWS, columns // 8, LANES, 2)
+        if blocks:
+            block, pair = np.array(blocks)[:, None, None], np.arange(2)
+            coordinates = [rows[:, :, None, None], GROUP * block + 2 * lanes[:, None] + pair]
+            shape = (len(number), len(blocks), LANES, 2)
             self._threads = np.broadcast_to(self._threads[:, None, :, None], shape)
         elif step is not None:
-            coordinates[1] = 8 * (step // 2) + 2 * lanes + step % 2
+            coordinates[1] = GROUP * (step // 2) + 2 * lanes + step % 2
         symbols = self._tables.declares[self._plan.node]
         for symbol, values in zip(symbols, coordinates, strict=False):
             self._values.variables[symbol] = values
@@ -198,7 +211,7 @@ class Apply:
         import numpy as np
 
         symbol = self._tables.uses[target]
-        if symbol not in self._local:
+        if symbol not in self._local and symbol not in self._plan.scalars:
             raise self._report.error(
                 "unsupported", stmt, f"{target.id} of outside is assigned within apply"
             )
@@ -225,7 +238,7 @@ class Apply:
             together = not self._rows_only and self._step is None
             return values[:, None, :, None] if together else values
         if self._step is None:
-            return values
+            return values[:, self._plan.blocks.start : self._plan.blocks.stop]
         return values[:, self._step // 2, :, self._step % 2]
 
 

@@ -138,10 +138,18 @@ class Fragment:
                 total = values.sum(axis=2).sum(axis=1)
         self.target(node)[...] = total[:, None]
 
-    def all_reduce(self, node: syntax.Node) -> None:
-        """The sum over the four lanes of a row, in all of them."""
+    def all_reduce(self, kind: str, node: syntax.Node) -> None:
+        """The maximum or the sum over the four lanes of a row, in all of them."""
+        import numpy as np
+
         values = self.values(node)
-        self.target(node)[...] = values.sum(axis=1, keepdims=True)
+        with np.errstate(all="ignore"):
+            if kind == "max":
+                fmax: Any = np.fmax
+                total = fmax.reduce(values, axis=1, keepdims=True)
+            else:
+                total = values.sum(axis=1, keepdims=True)
+        self.target(node)[...] = total
 
     def copy(self, source: Fragment, node: syntax.Node) -> None:
         """Become what another is."""

@@ -15,7 +15,7 @@ _TOGETHER = (
     syntax.Mma,
     syntax.MmaStore,
     syntax.Reduce,
-    syntax.AllReduceSum,
+    syntax.AllReduce,
     syntax.CopyFragment,
     syntax.Apply,
 )

@@ -207,8 +207,8 @@ def _fragments(threads: Threads, stmt: syntax.Stmt) -> None:
         case syntax.Reduce():
             source = fragments[uses[stmt.source]]
             fragments[uses[stmt.target]].reduce(stmt.kind, source, stmt)
-        case syntax.AllReduceSum():
-            fragments[uses[stmt.target]].all_reduce(stmt)
+        case syntax.AllReduce():
+            fragments[uses[stmt.target]].all_reduce(stmt.kind, stmt)
         case syntax.CopyFragment():
             fragments[uses[stmt.target]].copy(fragments[uses[stmt.source]], stmt)
         case syntax.Apply():

@@ -234,6 +234,9 @@ class Values:
         import numpy as np
 
         type_ = self._type(node)
+        if node.name == "__any":
+            # The threads at hand are those of a warp.
+            return bool(np.any(self.of(node.args[0])))
         if type_ in INTEGERS:
             values = [self.of(argument) for argument in node.args]
             if not any(map(_is_array, values)):

@@ -40,8 +40,9 @@ def plan_mmas(
             mmas.load(stmt)
         elif isinstance(stmt, syntax.MmaStore):
             mmas.store(stmt)
-        elif isinstance(stmt, syntax.Reduce | syntax.AllReduceSum):
-            mmas.together(stmt)
+        elif isinstance(stmt, syntax.Reduce | syntax.AllReduce):
+            # Lanes of a warp exchange their values; other warps need not get there.
+            mmas.together(stmt, unit=32)
 
 
 def origin_terms(tables: Tables, plan: ViewPlan, dim: int) -> tuple[Term, ...]:
@@ -287,7 +288,7 @@ class _Mmas:
                 repair="use tiles of a multiple of 8 rows and of whole panels",
             )
 
-    def together(self, stmt: syntax.Stmt) -> None:
+    def together(self, stmt: syntax.Stmt, *, unit: int = 128) -> None:
         """All threads of a warpgroup get to an MMA, a load, a reduction or a store."""
         mask = self.tables.threads.get(stmt)
         if mask is None or not whole(mask, 128):
@@ -302,18 +303,19 @@ class _Mmas:
             return
         divergent = self.values.divergent(stmt, mask)
         if divergent is not None:
-            self._divergent(stmt, divergent, mask)
+            self._divergent(stmt, divergent, mask, unit)
 
-    def _divergent(self, stmt: syntax.Stmt, divergent: syntax.Stmt, mask: int) -> None:
-        """A condition may differ between warpgroups, but not within one."""
-        for group in range(0, mask.bit_length(), 128):
-            part = mask & ((1 << 128) - 1) << group
+    def _divergent(self, stmt: syntax.Stmt, divergent: syntax.Stmt, mask: int, unit: int) -> None:
+        """A condition may differ between warpgroups (or warps), but not within one."""
+        what = "warpgroup" if unit == 128 else "warp"
+        for group in range(0, mask.bit_length(), unit):
+            part = mask & ((1 << unit) - 1) << group
             if part and self.values.divergent(stmt, part) is not None:
                 self.diagnostics.error(
                     "divergent",
                     stmt,
-                    f"the condition of line {divergent.span.line} splits a warpgroup here",
-                    rule="what a warpgroup does together stands under conditions that all of its "
+                    f"the condition of line {divergent.span.line} splits a {what} here",
+                    rule=f"what a {what} does together stands under conditions that all of its "
                     "threads share",
                     repair="use inthreads for roles, and uniform conditions within them",
                 )

@@ -295,6 +295,7 @@ class _Names:
                     self.block(stmt.otherwise)
             case syntax.Apply():
                 self.use(stmt.fragment, FRAGMENTS, "a fragment")
+                self._each((stmt.part,))
                 self.block(stmt.body, stmt, stmt.variables, "coordinate")
             case syntax.Assign():
                 self._assign(stmt)
@@ -337,7 +338,7 @@ class _Names:
                 for name in (stmt.target, stmt.source):
                     self.use(name, FRAGMENTS, "a fragment")
                 self.expression(stmt.dim)
-            case syntax.AllReduceSum():
+            case syntax.AllReduce():
                 self.use(stmt.target, FRAGMENTS, "a fragment")
             case syntax.CopyFragment():
                 for name in (stmt.target, stmt.source):

@@ -79,7 +79,10 @@ def _statement(node: syntax.Stmt, indent: str) -> list[str]:
     if isinstance(node, syntax.While):
         return _headed(f"while ({print_expression(node.condition)})", node.body, indent)
     if isinstance(node, syntax.Apply):
-        head = f"apply {_pattern(node.variables)} in {node.fragment.id}.span"
+        over = f"{node.fragment.id}.span"
+        if node.part is not None:
+            over = print_view(syntax.View(node.part.span, node.fragment, (node.part,)))
+        head = f"apply {_pattern(node.variables)} in {over}"
         return _headed(head, node.body, indent)
     return [_simple(node) + ";"]
 
@@ -216,8 +219,8 @@ def _(node: syntax.Reduce) -> str:
 
 
 @_simple.register
-def _(node: syntax.AllReduceSum) -> str:
-    return f"all_reduce_sum({node.target.id})"
+def _(node: syntax.AllReduce) -> str:
+    return f"all_reduce_{node.kind}({node.target.id})"
 
 
 @_simple.register

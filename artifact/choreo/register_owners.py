@@ -150,7 +150,7 @@ class _Owners:
             case syntax.Reduce() | syntax.CopyFragment():
                 yield stmt.source, uses[stmt.source], "read"
                 yield stmt.target, uses[stmt.target], "write"
-            case syntax.AllReduceSum():
+            case syntax.AllReduce():
                 yield stmt.target, uses[stmt.target], "update"
             case syntax.CallStmt():
                 yield from self._passed(stmt)

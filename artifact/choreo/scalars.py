@@ -63,6 +63,7 @@ class _Scalars(Expressions):
             case syntax.Apply():
                 for symbol in self.tables.declares.get(stmt, ()):
                     symbol.type = "s32"
+                self._below(stmt)
             case syntax.If() | syntax.While() | syntax.Inthreads():
                 self.type_of(stmt.condition)
             case syntax.SharedDecl() | syntax.FragDecl() | syntax.LocalDecl():

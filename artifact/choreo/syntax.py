@@ -473,9 +473,10 @@ class Reduce(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class AllReduceSum(Node):
-    """``all_reduce_sum(v);``."""
+class AllReduce(Node):
+    """``all_reduce_max(v);`` or ``all_reduce_sum``."""
 
+    kind: Literal["max", "sum"]
     target: Name
 
 
@@ -489,10 +490,11 @@ class CopyFragment(Node):
 
 @dataclass(frozen=True, eq=False)
 class Apply(Node):
-    """``apply {i, j} in x.span body``."""
+    """``apply {i, j} in x.span body``; ``part``: the box of it that a view operation names."""
 
     variables: tuple[str, ...]
     fragment: Name
+    part: Subspan | ViewFrom | None
     body: Block
 
 
@@ -571,7 +573,7 @@ Stmt = (
     | Mma
     | MmaStore
     | Reduce
-    | AllReduceSum
+    | AllReduce
     | CopyFragment
     | Apply
     | Wait

@@ -284,6 +284,8 @@ class Tables:
     views: dict[syntax.View, ViewPlan] = field(default_factory=dict)
     # fragments
     fragments: dict[Symbol, FragmentPlan] = field(default_factory=dict)
+    columns: dict[syntax.Apply, range] = field(default_factory=dict)
+    """The columns that an ``apply`` over a part of a fragment runs over."""
     mmas: dict[syntax.Mma, MmaPlan] = field(default_factory=dict)
     fused_fills: set[syntax.MmaFill] = field(default_factory=set)
     """Fills that emit nothing, because their MMA clears."""

@@ -221,6 +221,9 @@ class ThreadValues:
                 for stmt in self._assigned.get(symbol, ())
                 if stmt not in seen
             )
+        if isinstance(node, syntax.BuiltinCall) and node.name == "__any" and _of_one_warp(mask):
+            # A warp agrees on it, whatever its threads have.
+            return False
         if isinstance(node, syntax.Element):
             base = self._tables.uses.get(node.base)
             if base is not None and base.kind == "fragment":
@@ -328,6 +331,10 @@ _EXPRESSIONS = (
     syntax.BuiltinCall,
     syntax.Compose,
 )
+
+
+def _of_one_warp(mask: int) -> bool:
+    return mask == 0 or ((mask & -mask).bit_length() - 1) // 32 == (mask.bit_length() - 1) // 32
 
 
 def warpgroups(mask: int) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
@@ -11,7 +12,7 @@ from artifact.choreo.syntax import Span
 from artifact.choreo.tree_declarations import Declarations
 from artifact.choreo.tree_expressions import Malformed, Parsed, span_of
 
-_FRAGMENT_CALLS = ("reduce_max", "reduce_sum", "all_reduce_sum", "copy")
+_FRAGMENT_CALLS = ("reduce_max", "reduce_sum", "all_reduce_max", "all_reduce_sum", "copy")
 _LEVELS: dict[str, syntax.LevelKind] = {
     "block": "block",
     "group-4": "group-4",
@@ -234,16 +235,21 @@ class _Statements(Declarations):
 
     def _apply(self, tree: Parsed) -> Sequence[syntax.Stmt]:
         pattern, what, body = tree.children
-        extent = self.expr(what)
-        if not isinstance(extent, syntax.Extent) or extent.dim is not None:
-            raise self.fail(
-                "syntax",
-                extent.span,
-                "apply runs over the shape of a fragment",
-                repair="write apply {i, j} in fragment.span",
-            )
+        over = self.view_or_expr(what)
         names = tuple(map(str, pattern.children))
-        return [syntax.Apply(span_of(tree), names, extent.base, self._body(body))]
+        match over:
+            case syntax.Extent(dim=None, count=False):
+                return [syntax.Apply(span_of(tree), names, over.base, None, self._body(body))]
+            case syntax.View(
+                base=syntax.Name() as fragment, ops=(syntax.Subspan() | syntax.ViewFrom() as part,)
+            ):
+                return [syntax.Apply(span_of(tree), names, fragment, part, self._body(body))]
+        raise self.fail(
+            "syntax",
+            over.span,
+            "apply runs over a fragment, or over a part of its columns",
+            repair="write apply {i, j} in fragment.span, or in fragment.subspan(_, c).at(0, k)",
+        )
 
     def _while(self, tree: Parsed) -> Sequence[syntax.Stmt]:
         condition, body = tree.children
@@ -333,19 +339,19 @@ class _Statements(Declarations):
         forms = {
             "reduce_max": "reduce_max(target, source, 1)",
             "reduce_sum": "reduce_sum(target, source, 1)",
+            "all_reduce_max": "all_reduce_max(vector)",
             "all_reduce_sum": "all_reduce_sum(vector)",
             "copy": "copy(target, source)",
         }
         form = forms[call.name]
         names = [a for a in call.args if isinstance(a, syntax.Name)]
-        wanted = {"all_reduce_sum": 1, "copy": 2}.get(call.name, 3)
+        wanted = {"all_reduce_max": 1, "all_reduce_sum": 1, "copy": 2}.get(call.name, 3)
         operands = min(wanted, 2)
         if len(call.args) != wanted or list(call.args[:operands]) != names[:operands]:
             raise self.fail("syntax", span, f"{call.name} takes names: {form}")
-        if call.name == "all_reduce_sum":
-            return syntax.AllReduceSum(span, names[0])
         if call.name == "copy":
             return syntax.CopyFragment(span, names[0], names[1])
-        return syntax.Reduce(
-            span, "max" if call.name == "reduce_max" else "sum", names[0], names[1], call.args[2]
-        )
+        kind: Literal["max", "sum"] = "max" if call.name.endswith("max") else "sum"
+        if wanted == 1:
+            return syntax.AllReduce(span, kind, names[0])
+        return syntax.Reduce(span, kind, names[0], names[1], call.args[2])

@@ -22,6 +22,15 @@ __device__ __forceinline__ int fragment_column() { return 2 * (int(threadIdx.x) 
 __host__ __device__ constexpr int element(int row, int e) { return 4 * (e / 2) + 2 * row + e % 2; }
 __host__ __device__ constexpr int column_of(int e) { return 8 * (e / 2) + e % 2; }
 
+// A row vector's maxima of the four lanes become their maximum, in all four.
+__device__ __forceinline__ void all_reduce_max(float (&v)[2]) {
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    v[row] = fmaxf(v[row], __shfl_xor_sync(0xffffffffu, v[row], 2));
+    v[row] = fmaxf(v[row], __shfl_xor_sync(0xffffffffu, v[row], 1));
+  }
+}
+
 // The maximum or sum of each row, overwriting `out`, the same in all four lanes.
 template <int kRegisters>
 __device__ __forceinline__ void reduce_max(float (&out)[2], const float (&acc)[kRegisters]) {

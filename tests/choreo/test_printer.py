@@ -91,6 +91,10 @@ view_ops = st.one_of(
     made(syntax.SpanAs, many(exprs)),
     st.just(syntax.Squeeze(HERE)),
 )
+apply_parts = st.one_of(
+    made(syntax.Subspan, many(extents), maybe(many(exprs)), maybe(many(exprs))),
+    made(syntax.ViewFrom, many(exprs), maybe(many(exprs))),
+)
 parts = made(syntax.View, bases, many(view_ops, 1, 2))
 views = parts | made(syntax.View, bases, st.just(()))
 # A tile as a whole is a view where a call passes it.
@@ -147,7 +151,7 @@ simple = st.one_of(
     made(syntax.MmaLoad, idents, views),
     made(syntax.MmaStore, names, views),
     made(syntax.Reduce, st.sampled_from(["max", "sum"]), names, names, exprs),
-    made(syntax.AllReduceSum, names),
+    made(syntax.AllReduce, st.sampled_from(["max", "sum"]), names),
     made(syntax.CopyFragment, names, names),
     made(syntax.Wait, many(targets)),
     made(syntax.Trigger, many(targets), many(names, 0)),
@@ -181,7 +185,7 @@ def blocks(inner):
         named(syntax.Foreach, block),
         made(syntax.While, exprs, block),
         made(syntax.If, exprs, block, maybe(block)),
-        made(syntax.Apply, many(idents, 1, 2), names, block),
+        made(syntax.Apply, many(idents, 1, 2), names, maybe(apply_parts), block),
     )
 
 
