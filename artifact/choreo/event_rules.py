@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.event_check import EventCheck
 from artifact.choreo.events import Use, Uses
 from artifact.choreo.names import bound_of
 from artifact.choreo.tables import Symbol, Tables
@@ -39,19 +40,7 @@ def check_rules(
         rules.one_count(uses)
 
 
-class _Rules:
-    def __init__(
-        self,
-        tables: Tables,
-        diagnostics: Diagnostics,
-        found: dict[Symbol, Uses],
-        places: Places,
-    ) -> None:
-        self.tables = tables
-        self.diagnostics = diagnostics
-        self.found = found
-        self.places = places
-
+class _Rules(EventCheck):
     def partners(self, uses: Uses) -> None:
         """Waits and triggers come together."""
         name = uses.event.name

@@ -14,10 +14,11 @@ Rules (co-language.md, 8.1 and 8.3; worklog, the Q hand-off of the persistent ke
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from artifact.choreo import syntax
-from artifact.choreo.arrivals import Arrivals
 from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.event_check import EventCheck
 from artifact.choreo.events import Use, Uses
 from artifact.choreo.tables import Symbol, Tables, ViewPlan
 from artifact.choreo.traverse import Places, bodies, statements
@@ -34,23 +35,10 @@ def check_handoffs(
             handoffs.load(stmt)
 
 
-class _Handoffs:
-    def __init__(
-        self,
-        tables: Tables,
-        diagnostics: Diagnostics,
-        found: dict[Symbol, Uses],
-        places: Places,
-    ) -> None:
-        self.tables = tables
-        self.diagnostics = diagnostics
-        self.found = found
-        self.places = places
-        self.arrivals = Arrivals(tables, found, places)
-        self.everything = tuple(statements(tables.function.body))
-        self._order = {stmt: number for number, stmt in enumerate(self.everything)}
-        self._told: set[syntax.Node] = set()
-        """The targets that a finding points at: one each."""
+@dataclass(eq=False)
+class _Handoffs(EventCheck):
+    told: set[syntax.Node] = field(default_factory=set, init=False)
+    """The targets that a finding points at: one each."""
 
     # Waits -------------------------------------------------------------------------------------
 
@@ -74,7 +62,7 @@ class _Handoffs:
             for target in wait.targets:
                 event = self.tables.uses[target.name]
                 if event in self.found and self.found[event].complete:
-                    guards.setdefault(event, []).append((target, self._mask(wait)))
+                    guards.setdefault(event, []).append((target, self.mask(wait)))
         for waits in guards.values():
             self._covered(stmt, waits, f"load {plan.target.root.name}")
         self._released(plan.target, [self.found[event] for event in guards])
@@ -91,13 +79,13 @@ class _Handoffs:
             does: What the statement does, for the message.
         """
         missing = self._uncovered(stmt, waits)
-        need = self._mask(stmt)
+        need = self.mask(stmt)
         if missing in (0, need):
             return
         target = next(t for t, mask in waits if mask & need)
-        if target in self._told:
+        if target in self.told:
             return
-        self._told.add(target)
+        self.told.add(target)
         self.diagnostics.error(
             "narrowed-wait",
             target,
@@ -110,7 +98,7 @@ class _Handoffs:
 
     def _uncovered(self, stmt: syntax.Stmt, waits: list[tuple[syntax.Target, int]]) -> int:
         """The threads of a statement without a wait for the nearest generation."""
-        need = self._mask(stmt)
+        need = self.mask(stmt)
         have = 0
         for target, mask in waits:
             if mask & have & need:
@@ -131,7 +119,7 @@ class _Handoffs:
         out: list[tuple[syntax.Target, int]] = []
         direct = False
         for wait in self._nearest_waits(stmt):
-            if not self._mask(wait) & self._mask(stmt):
+            if not self.mask(wait) & self.mask(stmt):
                 continue
             for target in reversed(wait.targets):
                 symbol = self.tables.uses[target.name]
@@ -139,7 +127,7 @@ class _Handoffs:
                     direct = True
                 elif direct or not self.arrivals.tells(symbol, loads):
                     continue
-                out.append((target, self._mask(wait)))
+                out.append((target, self.mask(wait)))
         return out
 
     def _nearest_waits(self, stmt: syntax.Stmt) -> Iterator[syntax.Wait]:
@@ -183,13 +171,13 @@ class _Handoffs:
         for use in (use for uses in guards for use in uses.plain):
             triggering |= use.mask
         for reader in readers:
-            mask = self._mask(reader)
+            mask = self.mask(reader)
             if any(self._met_between(reader, use.stmt, mask) for use in releases):
                 continue
             left = [w for w in _warps(mask) if not triggering >> 32 * w & _WARP]
-            if not left or releases[0].target in self._told:
+            if not left or releases[0].target in self.told:
                 continue
-            self._told.add(releases[0].target)
+            self.told.add(releases[0].target)
             name = self.tables.uses[releases[0].target.name].name
             self.diagnostics.error(
                 "narrowed-release",
@@ -217,14 +205,11 @@ class _Handoffs:
     def _reader_before(self, use: Use, readers: list[syntax.Stmt]) -> bool:
         """Whether some thread of a trigger has read the tile before it: then it is a release."""
         return any(
-            self._mask(reader) & use.mask and self._order[reader] < self._order[use.stmt]
+            self.mask(reader) & use.mask and self.order[reader] < self.order[use.stmt]
             for reader in readers
         )
 
     # Threads -----------------------------------------------------------------------------------
-
-    def _mask(self, stmt: syntax.Stmt) -> int:
-        return self.tables.threads.get(stmt) or 0
 
     def _met_between(self, first: syntax.Node, last: syntax.Node, mask: int) -> bool:
         """Whether a set of threads meets behind a node and before a later one, or at the first."""
@@ -233,7 +218,7 @@ class _Handoffs:
             begin <= (stmt.span.line, stmt.span.column) < end
             and plan.kind != "tma-load"
             and not stmt.is_async
-            and self._mask(stmt) & mask == mask
+            and self.mask(stmt) & mask == mask
             for stmt, plan in self.tables.transfers.items()
         )
 

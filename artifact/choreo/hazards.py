@@ -12,9 +12,11 @@ Rules (co-language.md, 11; worklog, step 3):
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.event_check import EventCheck
 from artifact.choreo.events import Uses
 from artifact.choreo.tables import Symbol, Tables, ViewPlan
 from artifact.choreo.traverse import Places, changed_name, own, statements
@@ -36,20 +38,10 @@ def check_hazards(
             hazards.overwrite(stmt, flight)
 
 
-class _Hazards:
-    def __init__(
-        self,
-        tables: Tables,
-        diagnostics: Diagnostics,
-        found: dict[Symbol, Uses],
-        places: Places,
-    ) -> None:
-        self.tables = tables
-        self.diagnostics = diagnostics
-        self.found = found
-        self.places = places
-        self.told: set[tuple[syntax.Mma, Symbol]] = set()
-        """One finding for each fragment of an MMA: the first."""
+@dataclass(eq=False)
+class _Hazards(EventCheck):
+    told: set[tuple[syntax.Mma, Symbol]] = field(default_factory=set, init=False)
+    """One finding for each fragment of an MMA: the first."""
 
     # Registers ---------------------------------------------------------------------------------
 

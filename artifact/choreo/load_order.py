@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from artifact.choreo import syntax
-from artifact.choreo.arrivals import Arrivals
 from artifact.choreo.calls import REGISTER_CALLS
 from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.event_check import EventCheck
 from artifact.choreo.events import Uses
 from artifact.choreo.index_forms import Form, IndexForms
 from artifact.choreo.mma import origin_terms
@@ -41,7 +41,7 @@ def check_load_order(
     places: Places,
 ) -> None:
     """Check every load by TMA of a tensor that the function writes; transfers are planned."""
-    order = _LoadOrder(tables, values, found, places)
+    order = _LoadOrder(tables, diagnostics, found, places, values)
     writes = list(order.writes())
     for load in order.loads():
         write = next((w for w in writes if order.follows(w, load)), None)
@@ -79,21 +79,13 @@ class _Access:
     """What the part depends on."""
 
 
-class _LoadOrder:
-    def __init__(
-        self,
-        tables: Tables,
-        values: ThreadValues,
-        found: dict[Symbol, Uses],
-        places: Places,
-    ) -> None:
-        self.tables = tables
-        self.forms = IndexForms(tables, values)
-        self.found = found
-        self.places = places
-        self.arrivals = Arrivals(tables, found, places)
-        self.everything = list(statements(tables.function.body))
-        self.order = {stmt: number for number, stmt in enumerate(self.everything)}
+@dataclass(eq=False)
+class _LoadOrder(EventCheck):
+    values: ThreadValues
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.forms = IndexForms(self.tables, self.values)
         self.changes = [(self.order[s], symbol) for s in self.everything for symbol in self._set(s)]
         self.breaks = {s for s in self.everything if isinstance(s, _JUMPS) or _is_helper(s)}
         """What ends the certainty that one statement follows another, and that unordered."""
@@ -103,7 +95,7 @@ class _LoadOrder:
     def writes(self) -> Iterator[_Access]:
         """Writes to tensors: stores by TMA, stores of accumulators, assigned elements."""
         for stmt in self.everything:
-            mask = self.tables.threads.get(stmt) or 0
+            mask = self.mask(stmt)
             access = None
             if isinstance(stmt, syntax.Transfer):
                 plan = self.tables.transfers.get(stmt)
@@ -122,7 +114,7 @@ class _LoadOrder:
         """Loads by TMA."""
         for stmt, plan in self.tables.transfers.items():
             if plan.kind == "tma-load":
-                mask = self.tables.threads.get(stmt) or 0
+                mask = self.mask(stmt)
                 access = self._view(stmt, plan.source, plan.leaders, mask)
                 if access is not None:
                     yield access

@@ -11,13 +11,13 @@ Rules (co-language.md, 8.2; worklog, step 2):
 from __future__ import annotations
 
 from artifact.choreo import syntax
-from artifact.choreo.arrivals import Arrivals
 from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.event_check import EventCheck
 from artifact.choreo.events import Uses
 from artifact.choreo.names import bound_of
 from artifact.choreo.orders import Counted, counted, reduced
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import Places, own, statements
+from artifact.choreo.traverse import Places, own
 
 
 def check_tile_orders(
@@ -30,26 +30,15 @@ def check_tile_orders(
         tiles.reads(stmt)
 
 
-class _Tiles:
-    def __init__(
-        self,
-        tables: Tables,
-        diagnostics: Diagnostics,
-        found: dict[Symbol, Uses],
-        places: Places,
-    ) -> None:
-        self.tables = tables
-        self.diagnostics = diagnostics
-        self.found = found
-        self.places = places
-        self.arrivals = Arrivals(tables, found, places)
-        self.everything = tuple(statements(tables.function.body))
+class _Tiles(EventCheck):
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.counters = {
             order.counter
-            for uses in found.values()
+            for uses in self.found.values()
             for use in uses.waits + uses.plain + uses.after
             if use.target.order is not None
-            and (order := counted(tables, use.target.order)) is not None
+            and (order := counted(self.tables, use.target.order)) is not None
         }
 
     # Numbers -----------------------------------------------------------------------------------
@@ -149,7 +138,7 @@ class _Tiles:
         self, stmt: syntax.Stmt, loads: set[Symbol]
     ) -> tuple[syntax.Target, Counted] | None:
         """The only wait of a statement's threads for the load of a tile, if it is in its block."""
-        mask = self.tables.threads.get(stmt) or 0
+        mask = self.mask(stmt)
         if len(loads) != 1:
             return None
         uses = self.found.get(next(iter(loads)))

@@ -1,0 +1,48 @@
+"""What the passes that judge events, waits and tiles have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from artifact.choreo import syntax
+from artifact.choreo.arrivals import Arrivals
+from artifact.choreo.diagnostics import Diagnostics
+from artifact.choreo.events import Uses
+from artifact.choreo.tables import Symbol, Tables
+from artifact.choreo.traverse import Places, statements
+
+
+@dataclass(eq=False)
+class EventCheck:
+    """One pass over one function, behind the pass that gathers the uses of events.
+
+    Attributes:
+        tables: Those of the function.
+        diagnostics: Where findings go.
+        found: The uses of every event.
+        places: Where statements stand.
+        everything: All statements, in source order.
+        order: The number of each of them.
+    """
+
+    tables: Tables
+    diagnostics: Diagnostics
+    found: dict[Symbol, Uses]
+    places: Places
+    everything: tuple[syntax.Stmt, ...] = field(init=False)
+    order: dict[syntax.Node, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Number the statements."""
+        self.everything = tuple(statements(self.tables.function.body))
+        self.order = {stmt: number for number, stmt in enumerate(self.everything)}
+
+    @cached_property
+    def arrivals(self) -> Arrivals:
+        """What loads tiles, and which waits tell of it."""
+        return Arrivals(self.tables, self.found, self.places)
+
+    def mask(self, stmt: syntax.Stmt) -> int:
+        """The threads that get to a statement; none where they are not known."""
+        return self.tables.threads.get(stmt) or 0
