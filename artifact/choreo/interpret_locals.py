@@ -29,8 +29,8 @@ class Lanes:
     """Threads of a warp that compute together.
 
     Attributes:
-        threads: Their numbers within the warp. Outside of ``apply`` all in one row; within it an
-            array with an axis for each one of the values that are computed with.
+        threads: Their numbers within the warp, in the shape of the values that are computed with
+            where each has its own.
         taking: Which of them take part, of that shape.
         apart: Whether each computes a value of its own.
     """
@@ -41,11 +41,17 @@ class Lanes:
 
     @staticmethod
     def of(mask: int) -> Lanes:
-        """The threads of a set, which are of one warp and compute one value."""
+        """The threads of a set, which are of one warp and compute one value.
+
+        Those of a whole warp are in rows, as what they have apart from each other is.
+        """
         import numpy as np
 
-        numbers = sorted({t % _WARP for t in range(mask.bit_length()) if mask >> t & 1})
-        return Lanes(np.array(numbers, dtype=int), np.ones(len(numbers), dtype=bool), apart=False)
+        listed = sorted({t % _WARP for t in range(mask.bit_length()) if mask >> t & 1})
+        numbers = np.array(listed, dtype=int)
+        if len(listed) == _WARP:
+            numbers = numbers.reshape(8, 4)
+        return Lanes(numbers, np.ones(numbers.shape, dtype=bool), apart=False)
 
 
 class LocalBuffer:
@@ -95,11 +101,15 @@ class LocalBuffer:
         """Assign an element, in the threads that take part.
 
         Raises:
-            InterpreterError: ``out-of-range``.
+            InterpreterError: ``out-of-range``; ``unsupported``, where other threads have the value.
         """
         import numpy as np
 
         place = self._place(number, indices, lanes, node)
+        if np.ndim(value) > 0 and not lanes.apart and np.shape(value) != lanes.taking.shape:
+            raise self._report.error(
+                "unsupported", node, "what each thread of a warp has is assigned by some of them"
+            )
         taking = tuple(np.broadcast_to(part, lanes.taking.shape)[lanes.taking] for part in place)
         self.values[taking] = np.broadcast_to(value, lanes.taking.shape)[lanes.taking]
         self.written[taking] = True

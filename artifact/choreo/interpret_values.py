@@ -7,6 +7,7 @@ one for each element. Integers wrap as their type does; a signed overflow is an 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from artifact.choreo import syntax
@@ -235,8 +236,12 @@ class Values:
 
         type_ = self._type(node)
         if node.name == "__any":
-            # The threads at hand are those of a warp.
-            return bool(np.any(self.of(node.args[0])))
+            # The threads at hand are those of a warp, each with its own elements.
+            outer, self.lanes = self.lanes, replace(self.lanes, apart=True)
+            try:
+                return bool(np.any(self.of(node.args[0])))
+            finally:
+                self.lanes = outer
         if type_ in INTEGERS:
             values = [self.of(argument) for argument in node.args]
             if not any(map(_is_array, values)):

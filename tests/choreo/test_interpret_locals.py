@@ -154,3 +154,19 @@ def test_each_time_a_declaration_is_reached_is_a_new_buffer(program: Make) -> No
     with pytest.raises(InterpreterError) as caught:
         made.run({name: np.ones((64, 64), np.float32) for name in "XO"}, {"n": 3})
     assert caught.value.fault == "undefined"
+
+
+def test_a_warp_votes_on_what_its_threads_have(program: Make) -> None:
+    body = (
+        "local u32 [2] grew {0};\nmutable u32 count = 0;\napply {i, j} in acc.span {\n"
+        "  if (i == ROW && j == 5) {\n    grew.at(1) = 1;\n    count = count + 7;\n  }\n}\n"
+        "grew.at(0) = count;\n"
+        "if (__any(grew.at(1) > 0 && grew.at(0) == 7)) {\n  apply {i, j} in acc.span\n"
+        "    acc.at(i, j) = 1.0f;\n} else {\n"
+        "  apply {i, j} in acc.span\n    acc.at(i, j) = 0.0f;\n}"
+    )
+    for row in (0, 9, 40, 63):
+        found, _ = ran(program, body.replace("ROW", str(row)))
+        expected = np.zeros((64, 64), np.float32)
+        expected[row // 16 * 16 : row // 16 * 16 + 16] = 1
+        np.testing.assert_array_equal(found, expected)
