@@ -56,12 +56,8 @@ def describe(plan: EventPlan) -> str:
     else:
         how = _SENTENCE[plan.kind]
         if plan.kind == "named":
-            how += f", id {plan.barrier}, {_participants(plan)} threads"
+            how += f", id {plan.barrier}, {plan.participants} threads"
     return f"{slots}{state}, {how}"
-
-
-def _participants(plan: EventPlan) -> int:
-    return (plan.triggering | plan.waiting).bit_count()
 
 
 def _waited_as_scalar(ctx: Context, event: Symbol) -> bool:
@@ -210,7 +206,7 @@ def wait_event(ctx: Context, target: syntax.Target) -> None:
     plan = ctx.tables.events[event]
     name = ctx.names.of(event)
     if plan.kind == "named":
-        ctx.out.line(f"cu::named_barrier_sync({plan.barrier}, {_participants(plan)});")
+        ctx.out.line(f"cu::named_barrier_sync({plan.barrier}, {plan.participants});")
     elif target.order is not None:
         order = order_text(ctx, target)
         phase = f"{order} & 1" if plan.slots == 1 else f"({order} / {plan.slots}) & 1"
@@ -251,7 +247,7 @@ def trigger_event(ctx: Context, target: syntax.Target) -> None:
 
 def _arrive(ctx: Context, event: Symbol, plan: EventPlan, slot: str) -> str:
     if plan.kind == "named":
-        return f"cu::named_barrier_arrive({plan.barrier}, {_participants(plan)});"
+        return f"cu::named_barrier_arrive({plan.barrier}, {plan.participants});"
     if plan.kind == "transaction":
         raise AssertionError(f"{event.name} is completed by loads, not by arrivals")
     function = "mbarrier_arrive_warp" if plan.per_warp else "mbarrier_arrive"

@@ -28,6 +28,7 @@ from artifact.choreo.emit_transfers import (
     emit_trigger_after,
     is_cooperative,
 )
+from artifact.choreo.emit_turns import emit_turns
 from artifact.choreo.emit_views import declare_view
 from artifact.choreo.traverse import changed_name
 
@@ -37,7 +38,12 @@ _DECLARED_BEFORE = syntax.SharedDecl | syntax.EventDecl
 
 def emit_body(ctx: Context, statements: Sequence[syntax.Stmt]) -> None:
     """Statements in their order."""
+    done = 0
     for position, node in enumerate(statements):
+        if position >= done:
+            done = position + emit_turns(ctx, statements[position:])
+        if position < done:
+            continue
         if isinstance(node, syntax.Transfer):
             ctx.quote(node)
             emit_transfer(ctx, node, kept=_interrupted(ctx, node, statements[position + 1 :]))

@@ -22,8 +22,8 @@ from __future__ import annotations
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.local_buffers import written_locals
-from artifact.choreo.thread_scalars import written_scalars
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
+from artifact.choreo.thread_scalars import written_scalars
 from artifact.choreo.threads import whole
 from artifact.choreo.traverse import own, statements
 from artifact.choreo.views import squeezed

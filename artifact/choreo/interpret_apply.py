@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from artifact.choreo import syntax
 from artifact.choreo.emit_touches import Touches
-from artifact.choreo.interpret_error import Report
 from artifact.choreo.fragments import GROUP
+from artifact.choreo.interpret_error import Report
 from artifact.choreo.interpret_fragments import LANES, ROWS, Fragment
 from artifact.choreo.interpret_locals import Lanes
 from artifact.choreo.interpret_values import Value, Values, cast

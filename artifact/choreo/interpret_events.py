@@ -183,7 +183,6 @@ class Events:
         self.named: dict[Symbol, Meeting] = {}
         for symbol, plan in plans.items():
             if plan.kind == "named":
-                threads = (plan.triggering | plan.waiting).bit_count()
-                self.named[symbol] = Meeting(symbol.name, threads, report)
+                self.named[symbol] = Meeting(symbol.name, plan.participants, report)
             else:
                 self.slots[symbol] = [Slot(symbol, plan, n, report) for n in range(plan.slots)]

@@ -180,6 +180,11 @@ class EventPlan:
     barrier: int | None
     """The id of a named barrier; its thread count is that of both sets."""
 
+    @property
+    def participants(self) -> int:
+        """How many threads trigger or wait."""
+        return (self.triggering | self.waiting).bit_count()
+
 
 @dataclass(frozen=True, eq=False)
 class WaitPlan:
