@@ -308,7 +308,7 @@ attention_v5_kernel(unsigned* tasks, unsigned* offsets, unsigned S, const __grid
           growth = fmaxf(growth, own_max[row] - row_max[row]);
         }
         // 170: grown = __any(growth * SCALE_LOG2 > GROWTH_LOG2);
-        grown = __any_sync(0xffffffffu, growth * 0.12751743f > 8.0f);
+        grown = cu::warp_any(growth * 0.12751743f > 8.0f);
         // 171: if (grown)
         if (grown) {
           // 172: all_reduce_max(own_max);

@@ -26,8 +26,10 @@ def written_beside(
                 written.clear()
             elif isinstance(node, syntax.Mma):
                 # Its own now: nobody may touch it, and its issue has pinned what came before.
-                for symbol in (tables.uses[node.accumulator], tables.mmas[node].a):
-                    written.pop(symbol, None)
+                operand = tables.mmas[node].a
+                written.pop(tables.uses[node.accumulator], None)
+                if isinstance(operand, Symbol):
+                    written.pop(operand, None)
             for symbol in _written(tables, node):
                 written.pop(symbol, None)
                 written[symbol] = None

@@ -203,7 +203,7 @@ class Expressions:
     def _call(self, node: syntax.BuiltinCall) -> tuple[str, int]:
         args = [self.single(a) for a in node.args]
         if node.name == "__any":
-            return f"__any_sync(0xffffffffu, {self.text(node.args[0])})", _POSTFIX
+            return f"cu::warp_any({self.text(node.args[0])})", _POSTFIX
         if node.name == "cdiv":
             return f"choreo::cdiv({', '.join(args)})", _POSTFIX
         if node.name in ("__max", "__min"):

@@ -220,9 +220,9 @@ class _Launch:
                     variables[symbol] = values.pop()
             groups.append(group)
         for event, meeting in state.events.named.items():
-            plan = state.events.plans[event]
+            planned = state.events.plans[event]
             for group in groups:
-                if plan.ready and plan.triggering & group.mask:
+                if planned.ready and planned.triggering & group.mask:
                     # Its first generation is complete from here on.
                     meeting.arrive(group, group.mask, event.node)
         function = self.tables.function

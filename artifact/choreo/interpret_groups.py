@@ -6,6 +6,7 @@ from artifact.choreo import syntax
 from artifact.choreo.print_expressions import print_expression
 from artifact.choreo.tables import Tables
 from artifact.choreo.traverse import statements
+from artifact.choreo.votes import votes
 
 _WARP = 32
 _TOGETHER = (
@@ -31,7 +32,7 @@ def groups_of(tables: Tables, threads: int) -> list[int]:
     masks: list[int] = []
     together = 0
     for stmt in statements(tables.function.body):
-        if isinstance(stmt, _TOGETHER):
+        if isinstance(stmt, _TOGETHER) or votes(stmt):
             together |= tables.threads.get(stmt) or 0
         elif isinstance(stmt, syntax.Inthreads) and stmt.body.body:
             masks.append(tables.threads.get(stmt.body.body[0]) or 0)

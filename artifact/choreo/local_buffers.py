@@ -193,8 +193,8 @@ class _Locals:
         if constant is not None:
             return int(constant), int(constant)
         if isinstance(expr, syntax.Name):
-            bound = self._count(self.tables.uses[expr])
-            return (0, bound - 1) if bound else None
+            taken = self._counted(self.tables.uses[expr])
+            return (taken[0], taken[-1]) if taken else None
         if isinstance(expr, syntax.Binary) and expr.op in ("+", "-", "*"):
             left, right = self._ends(expr.left), self._ends(expr.right)
             if left is None or right is None or (left[0] != left[1] and right[0] != right[1]):
@@ -203,16 +203,18 @@ class _Locals:
             return one, two
         return None
 
-    def _count(self, symbol: Symbol) -> int | None:
-        """How many values a variable of ``foreach`` or ``apply`` takes, where it is constant."""
+    def _counted(self, symbol: Symbol) -> range | None:
+        """The values that a variable of ``foreach`` or ``apply`` takes, where they are constant."""
         node = symbol.node
         if isinstance(node, syntax.Apply):
             plan = self.tables.fragments[self.tables.uses[node.fragment]]
-            return plan.columns if node.variables.index(symbol.name) else plan.rows
+            if node.variables.index(symbol.name):
+                return self.tables.columns.get(node, range(plan.columns))
+            return range(plan.rows)
         if symbol.kind != "loop":
             return None
         bound = self.tables.constants.get(bound_of(symbol))
-        return bound if isinstance(bound, int) else None
+        return range(bound) if isinstance(bound, int) else None
 
     def _guarded(self, stmt: syntax.Stmt, node: syntax.Node) -> bool:
         """Whether some threads or trips may not get to an access."""

@@ -25,11 +25,12 @@ def check_votes(
 ) -> None:
     """Check every vote."""
     for stmt in statements(tables.function.body):
-        for vote in _votes(stmt):
+        for vote in votes(stmt):
             _check(tables, diagnostics, values, places, stmt, vote)
 
 
-def _votes(stmt: syntax.Stmt) -> list[syntax.BuiltinCall]:
+def votes(stmt: syntax.Stmt) -> list[syntax.BuiltinCall]:
+    """The votes in a statement itself."""
     return [n for n in own(stmt) if isinstance(n, syntax.BuiltinCall) and n.name == VOTE]
 
 

@@ -14,6 +14,9 @@ __device__ __forceinline__ int warpgroup_index() { return __shfl_sync(0xffffffff
 // This thread's number in its warpgroup.
 __device__ __forceinline__ int warpgroup_thread() { return int(threadIdx.x) % 128; }
 
+// Whether something holds in any thread of the warp: all 32 ask together, and get one answer.
+__device__ __forceinline__ bool warp_any(bool condition) { return __any_sync(0xffffffffu, condition) != 0; }
+
 // setmaxnreg: all 128 threads of a warpgroup execute it. `dec` gives registers back to the block's
 // pool, `inc` waits until the pool has them.
 template <int kRegisters>
