@@ -13,6 +13,9 @@ Value = int | float | bool
 INTEGERS = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 FLOATS = ("bf16", "f16", "f32", "f64")
 
+#: C spellings of element types.
+ALIASES = {"int": "s32", "float": "f32", "double": "f64", "half": "f16", "bfp16": "bf16"}
+
 #: Bytes of an element.
 BYTES = {
     "bool": 1,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from artifact.choreo import syntax
-from artifact.choreo.arithmetic import INTEGERS
+from artifact.choreo.arithmetic import ALIASES, INTEGERS
 from artifact.choreo.emit_names import Names
-from artifact.choreo.names import ALIASES
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.views import squeezed
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import (
+    ALIASES,
     FLOATS,
     INTEGERS,
     UNARY_FLOAT,
@@ -29,7 +30,7 @@ from artifact.choreo.arithmetic import (
 )
 from artifact.choreo.constant_rules import by_zero, check_indices, shifts
 from artifact.choreo.diagnostics import Diagnostics
-from artifact.choreo.names import ALIASES, bound_of
+from artifact.choreo.names import bound_of
 from artifact.choreo.tables import Tables
 
 _COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")

@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from artifact.choreo import syntax
-from artifact.choreo.arithmetic import FLOATS, INTEGERS, common, divide, fold, fold_call
+from artifact.choreo.arithmetic import ALIASES, FLOATS, INTEGERS, common, divide, fold, fold_call
 from artifact.choreo.interpret_error import Report
 from artifact.choreo.interpret_locals import Lanes, LocalBuffer
 from artifact.choreo.interpret_memory import round_bf16
-from artifact.choreo.names import ALIASES
 from artifact.choreo.tables import Symbol, Tables
 
 if TYPE_CHECKING:

@@ -13,8 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import difflib
-
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.kinds import (
@@ -30,35 +28,11 @@ from artifact.choreo.kinds import (
     MUTABLE,
     SCALARS,
     SHAPED,
-    USE_INSTEAD,
     WAITABLE,
     WITH_ARTICLE,
 )
+from artifact.choreo.scopes import Scopes
 from artifact.choreo.tables import Symbol, SymbolKind, Tables
-
-#: C spellings of element types.
-ALIASES = {"int": "s32", "float": "f32", "double": "f64", "half": "f16", "bfp16": "bf16"}
-
-
-class _Scope:
-    """The names of one block; the outermost one has the parameters and the function's body."""
-
-    def __init__(self, outer: _Scope | None) -> None:
-        self.outer = outer
-        self.names: dict[str, Symbol] = {}
-
-    def find(self, name: str) -> Symbol | None:
-        """The symbol that a name means here."""
-        scope: _Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.outer
-        return None
-
-    def visible(self) -> set[str]:
-        """Every name that means something here."""
-        return set(self.names) | (self.outer.visible() if self.outer else set())
 
 
 def resolve(tables: Tables, diagnostics: Diagnostics, headers: tuple[str, ...] = ()) -> None:
@@ -84,46 +58,8 @@ def bound_of(symbol: Symbol) -> syntax.Expr:
     return node.bounds[node.variables.index(symbol.name)]
 
 
-class _Names:
-    def __init__(self, tables: Tables, diagnostics: Diagnostics, headers: tuple[str, ...]) -> None:
-        self.tables = tables
-        self.diagnostics = diagnostics
-        self.headers = headers
-        self.scope = _Scope(None)
-        self.in_kernel = False
-
-    # Declaring ---------------------------------------------------------------------------------
-
-    def declare(
-        self, name: str, kind: SymbolKind, node: syntax.Node, type: str | None = None
-    ) -> Symbol:
-        """Make a symbol in the scope at hand; say so where it hides or repeats another."""
-        found = self.scope.find(name)
-        if name in self.scope.names:
-            self.diagnostics.error(
-                "declared-twice",
-                node,
-                f"{name} is declared already in this scope",
-                rule="a scope declares a name once, futures and parallel variables too",
-                repair="choose another name, or declare a mutable once and assign to it",
-            )
-        elif found is not None:
-            self.diagnostics.add(
-                "info",
-                "shadows",
-                node,
-                f"{name} is a new variable here; it hides the {found.kind} of line "
-                f"{found.node.span.line}",
-                rule="assigning to an immutable of an outer scope declares a new variable",
-                repair="declare the outer one mutable if it is meant to change",
-            )
-        symbol = Symbol(
-            name, kind, node, ALIASES.get(type, type) if type else None, host=not self.in_kernel
-        )
-        self.scope.names[name] = symbol
-        self.tables.symbols.append(symbol)
-        self.tables.declares[node] = (*self.tables.declares.get(node, ()), symbol)
-        return symbol
+class _Names(Scopes):
+    # Parameters --------------------------------------------------------------------------------
 
     def parameters(self, function: syntax.Function) -> None:
         """The parameters and the dimension symbols of their shapes."""
@@ -163,42 +99,6 @@ class _Names:
         self.tables.uses[extent] = symbol
 
     # Using -------------------------------------------------------------------------------------
-
-    def use(self, name: syntax.Name, allowed: frozenset[SymbolKind], wanted: str) -> Symbol | None:
-        """Resolve a name that must be of some kind."""
-        symbol = self.scope.find(name.id)
-        if symbol is None:
-            near = difflib.get_close_matches(name.id, self.scope.visible(), 1)
-            repair = f"declare or #define {name.id}"
-            if near:
-                repair = f"did you mean {near[0]}?"
-            elif self.headers:
-                repair += f" in this file, also if {' or '.join(self.headers)} defines it"
-            self.diagnostics.error(
-                "undeclared",
-                name,
-                f"{name.id} is used before it is declared",
-                rule="a name is visible from its declaration to the end of its block; macros of "
-                "included headers are not visible in a __co__ function",
-                repair=repair,
-            )
-            return None
-        if symbol.kind == "future" and "shared" in allowed and "future" not in allowed:
-            # The name of a transfer to an anonymous buffer names the buffer too.
-            for other in self.tables.declares[symbol.node]:
-                if other.kind == "shared":
-                    symbol = other
-        if symbol.kind not in allowed:
-            self.diagnostics.error(
-                "wrong-kind",
-                name,
-                f"{name.id} is {WITH_ARTICLE[symbol.kind]}, but {wanted} is needed here",
-                rule="scalars, buffers, fragments, events and futures each have their own uses",
-                repair=USE_INSTEAD.get(symbol.kind),
-            )
-            return None
-        self.tables.uses[name] = symbol
-        return symbol
 
     def expression(self, node: syntax.Node) -> None:
         """Resolve the names of an expression, a view, or another part of a statement."""
@@ -260,13 +160,11 @@ class _Names:
         kind: SymbolKind = "loop",
     ) -> None:
         """A block in a scope of its own, which begins with the variables of its statement."""
-        self.scope = _Scope(self.scope)
-        for variable in variables:
-            assert node is not None
-            self.declare(variable, kind, node)
-        self._statements(block)
-        assert self.scope.outer is not None
-        self.scope = self.scope.outer
+        with self.inner():
+            for variable in variables:
+                assert node is not None
+                self.declare(variable, kind, node)
+            self._statements(block)
 
     def _statements(self, block: syntax.Block) -> None:
         for stmt in block.body:
@@ -356,18 +254,16 @@ class _Names:
 
     def _parallel(self, stmt: syntax.Parallel) -> None:
         outside, self.in_kernel = self.in_kernel, True
-        self.scope = _Scope(self.scope)
-        for level in stmt.levels:
-            self._each(level.bounds)
-        for level in stmt.levels:
-            for variable in level.variables:
-                symbol = self.declare(variable, "level", level)
-                self.tables.declares[stmt] = (*self.tables.declares.get(stmt, ()), symbol)
-        if stmt.launch_bounds is not None:
-            self.expression(stmt.launch_bounds)
-        self._statements(stmt.body)
-        assert self.scope.outer is not None
-        self.scope = self.scope.outer
+        with self.inner():
+            for level in stmt.levels:
+                self._each(level.bounds)
+            for level in stmt.levels:
+                for variable in level.variables:
+                    symbol = self.declare(variable, "level", level)
+                    self.tables.declares[stmt] = (*self.tables.declares.get(stmt, ()), symbol)
+            if stmt.launch_bounds is not None:
+                self.expression(stmt.launch_bounds)
+            self._statements(stmt.body)
         self.in_kernel = outside
 
     def _assign(self, stmt: syntax.Assign) -> None:

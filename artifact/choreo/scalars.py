@@ -12,12 +12,11 @@ Rules (co-language.md, 3, 6, 7, 13; those of expressions are in ``expressions.py
 from __future__ import annotations
 
 from artifact.choreo import syntax
-from artifact.choreo.arithmetic import INTEGERS
+from artifact.choreo.arithmetic import ALIASES, INTEGERS
 from artifact.choreo.constant_rules import by_zero, shifts
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.expressions import Conversion, Expressions
 from artifact.choreo.kinds import SCALARS
-from artifact.choreo.names import ALIASES
 from artifact.choreo.tables import Tables
 from artifact.choreo.traverse import bodies
 

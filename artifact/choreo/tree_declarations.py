@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from artifact.choreo import syntax
 from artifact.choreo.syntax import Span
-from artifact.choreo.tree_expressions import Parsed, span_of
 from artifact.choreo.tree_operations import Operations
+from artifact.choreo.tree_reader import Parsed, span_of
 
 
 class Declarations(Operations):

@@ -9,13 +9,8 @@ from artifact.choreo import syntax
 from artifact.choreo.lexer import ELEMENT_TYPES
 from artifact.choreo.print_expressions import print_expression
 from artifact.choreo.syntax import Span
-from artifact.choreo.tree_expressions import (
-    Expressions,
-    Malformed,
-    Parsed,
-    between,
-    span_of,
-)
+from artifact.choreo.tree_expressions import Expressions
+from artifact.choreo.tree_reader import Malformed, Parsed, between, span_of
 
 _TRANSFER_ORDER = "an operation, .async, .evict_first or .evict_last, .swiz<32|64|128>"
 

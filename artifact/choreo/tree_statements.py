@@ -10,7 +10,7 @@ from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.syntax import Span
 from artifact.choreo.tree_declarations import Declarations
-from artifact.choreo.tree_expressions import Malformed, Parsed, span_of
+from artifact.choreo.tree_reader import Malformed, Parsed, span_of
 
 _FRAGMENT_CALLS = ("reduce_max", "reduce_sum", "all_reduce_max", "all_reduce_sum", "copy")
 _LEVELS: dict[str, syntax.LevelKind] = {
