@@ -342,7 +342,8 @@ SLOT = ("View", ("Index", "ring", ("Binary", "%", "order", "2")), [])
         ("mma.store acc, q.subspan(64, 64).at(b, 0);", ("MmaStore", "acc", VIEW)),
         ("reduce_max(m, s, 1);", ("Reduce", "max", "m", "s", "1")),
         ("reduce_sum(m, s, 1);", ("Reduce", "sum", "m", "s", "1")),
-        ("all_reduce_sum(l);", ("AllReduceSum", "l")),
+        ("all_reduce_sum(l);", ("AllReduce", "sum", "l")),
+        ("all_reduce_max(l);", ("AllReduce", "max", "l")),
         ("copy(a, b);", ("CopyFragment", "a", "b")),
         (
             "apply {i, j} in s.span s.at(i, j) = 0;",
@@ -350,10 +351,19 @@ SLOT = ("View", ("Index", "ring", ("Binary", "%", "order", "2")), [])
                 "Apply",
                 ["i", "j"],
                 "s",
+                None,
                 ("Block", [("Assign", ("Element", "s", None, ["i", "j"]), "=", "0")]),
             ),
         ),
-        ("apply i in r.span {}", ("Apply", ["i"], "r", ("Block", []))),
+        ("apply i in r.span {}", ("Apply", ["i"], "r", None, ("Block", []))),
+        (
+            "apply {i, j} in s.subspan(64, 8).at(0, 1) {}",
+            ("Apply", ["i", "j"], "s", ("Subspan", ["64", "8"], None, ["0", "1"]), ("Block", [])),
+        ),
+        (
+            "apply {i, j} in s.view(64, 8).from(0, 16) {}",
+            ("Apply", ["i", "j"], "s", ("ViewFrom", ["64", "8"], ["0", "16"]), ("Block", [])),
+        ),
         # events and calls
         ("wait e;", ("Wait", [("Target", "e", None, None)])),
         (
