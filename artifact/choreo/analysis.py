@@ -3,6 +3,9 @@
 Each pass is a module that can be read alone; its docstring lists its rules and the sections of the
 language reference that they come from. A pass reads the tree and the tables of those before it.
 Where its errors leave no ground for the next one, a function's analysis ends there.
+
+Sinking is no such pass: it makes another tree of one without errors, through which all passes then
+go again.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from artifact.choreo.register_owners import check_owners
 from artifact.choreo.resources import check_resources
 from artifact.choreo.scalars import check
 from artifact.choreo.shared import place_buffers
+from artifact.choreo.sinking import sink_scalings
 from artifact.choreo.tables import Tables
 from artifact.choreo.threads import ThreadValues, plan_threads
 from artifact.choreo.tile_orders import check_tile_orders
@@ -44,16 +48,24 @@ from artifact.choreo.views import plan_views
 from artifact.choreo.votes import check_votes
 
 
-def analyse(file: syntax.File, diagnostics: Diagnostics) -> dict[syntax.Function, Tables]:
-    """Everything known about each function; complete where ``diagnostics`` has no error."""
+def analyse(
+    file: syntax.File, diagnostics: Diagnostics, *, sink: bool = True
+) -> dict[syntax.Function, Tables]:
+    """Everything known about each function; complete where ``diagnostics`` has no error.
+
+    Args:
+        file: The syntax tree.
+        diagnostics: Where the findings go: all are about the statements as the source orders them.
+        sink: Whether statements may be moved; then the tables are about the tree that came of it.
+    """
     functions = [part for part in file.parts if isinstance(part, syntax.Function)]
     check_function_names(functions, diagnostics)
     headers = quoted_includes(file)
-    return {function: _analyse(function, diagnostics, headers) for function in functions}
+    return {function: _analyse(function, diagnostics, headers, sink) for function in functions}
 
 
 def _analyse(
-    function: syntax.Function, diagnostics: Diagnostics, headers: tuple[str, ...]
+    function: syntax.Function, diagnostics: Diagnostics, headers: tuple[str, ...], sink: bool
 ) -> Tables:
     tables = Tables(function)
     # An error of another function does not end the analysis of this one.
@@ -62,7 +74,16 @@ def _analyse(
     for diagnostic in own.found:
         if diagnostic not in diagnostics.found:
             diagnostics.found.append(diagnostic)
-    return tables
+    if own.failed or not sink:
+        return tables
+    moved = sink_scalings(tables, Places(function))
+    if moved is None:
+        return tables
+    again = Tables(moved.function, moved.notes)
+    own = Diagnostics(diagnostics.path, diagnostics.text)
+    _run(again, own, headers)
+    # A rule that the new order breaks is none that the source broke: the old one stays.
+    return tables if own.failed else again
 
 
 def _run(tables: Tables, diagnostics: Diagnostics, headers: tuple[str, ...]) -> None:

@@ -73,6 +73,8 @@ def emit_statement(ctx: Context, node: syntax.Stmt) -> None:
     # Of apply the comment has the whole text.
     if not isinstance(node, syntax.Block) and ctx.assign_operand is None:
         _quote(ctx, node)
+        if node in ctx.tables.moved:
+            ctx.out.comment(ctx.tables.moved[node])
     match node:
         case syntax.ScalarDecl() | syntax.Assign():
             emit_scalar(ctx, node)

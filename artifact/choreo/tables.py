@@ -265,6 +265,9 @@ class Tables:
     """Everything known about one function; a comment names the pass that fills a table."""
 
     function: syntax.Function
+    """The tree that they are about: the source's, or one in which statements were moved."""
+    moved: dict[syntax.Stmt, str] = field(default_factory=dict)
+    """Statements that were moved or added (sinking), with what the generated text says of them."""
     # names
     symbols: list[Symbol] = field(default_factory=list)
     uses: dict[syntax.Node, Symbol] = field(default_factory=dict)

@@ -31,14 +31,19 @@ __device__ __forceinline__ void all_reduce_max(float (&v)[2]) {
   }
 }
 
-// The maximum or sum of each row, overwriting `out`, the same in all four lanes.
+// The maximum or sum of each row, overwriting `out`, the same in all four lanes. The maximum is found by two
+// chains a row: each step of one waits for the step before, and the other runs meanwhile.
 template <int kRegisters>
 __device__ __forceinline__ void reduce_max(float (&out)[2], const float (&acc)[kRegisters]) {
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    float top = acc[element(row, 0)];
+    float even = acc[element(row, 0)], odd = acc[element(row, 1)];
 #pragma unroll
-    for (int e = 1; e < kRegisters / 2; ++e) top = fmaxf(top, acc[element(row, e)]);
+    for (int e = 2; e < kRegisters / 2; e += 2) {
+      even = fmaxf(even, acc[element(row, e)]);
+      odd = fmaxf(odd, acc[element(row, e + 1)]);
+    }
+    float top = fmaxf(even, odd);
     top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
     out[row] = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
   }

@@ -151,6 +151,8 @@ class Program:
 
     text: str
     file: syntax.File
+    function: syntax.Function
+    """As the source has it: the tables may be about a tree with statements at other places."""
     tables: Tables
     codes: tuple[str, ...]
     """Of the compiler's errors."""
@@ -163,9 +165,8 @@ class Program:
         seed: int = 0,
     ) -> Outcome:
         """Run the file's one function."""
-        function = self.tables.function
-        tables = {function: self.tables}
-        return run(self.file, tables, function.name, tensors or {}, scalars, seed=seed)
+        tables = {self.function: self.tables}
+        return run(self.file, tables, self.function.name, tensors or {}, scalars, seed=seed)
 
     def line(self, text: str) -> int:
         """The one line that has a text."""
@@ -174,30 +175,31 @@ class Program:
 
 
 @functools.lru_cache(maxsize=8)
-def _program(text: str) -> Program:
+def _program(text: str, sink: bool = True) -> Program:
     """The tables are only read, so that several runs may share them."""
     diagnostics = Diagnostics("t.co", text)
     file = parse_file(text, "t.co", {}, diagnostics)
     assert file is not None, [render(d, "t.co", text) for d in diagnostics.found]
-    (tables,) = analyse(file, diagnostics).values()
+    ((function, tables),) = analyse(file, diagnostics, sink=sink).items()
     errors = tuple(d.code for d in diagnostics.in_order() if d.severity == "error")
-    return Program(text, file, tables, errors)
+    return Program(text, file, function, tables, errors)
 
 
 @pytest.fixture
-def program() -> Callable[[str], Program]:
-    """A file with one function, for the interpreter."""
+def program() -> Callable[..., Program]:
+    """A file with one function, for the interpreter; with ``sink=False`` in the source's order."""
     return _program
 
 
 @pytest.fixture
-def edited(program: Callable[[str], Program]) -> Callable[..., Program]:
+def edited(program: Callable[..., Program]) -> Callable[..., Program]:
     """A kernel (by the beginning of its name) or a candidate (by all of it) with edits.
 
-    An edit is a pair of an old text, found once, and a new one.
+    An edit is a pair of an old text, found once, and a new one. With ``sink=False`` the statements
+    run in the source's order.
     """
 
-    def made(name: str, *edits: tuple[str, str]) -> Program:
+    def made(name: str, *edits: tuple[str, str], sink: bool = True) -> Program:
         path = CANDIDATES / f"{name}.co"
         if not path.exists():
             (path,) = KERNELS.glob(f"{name}_*.co")
@@ -205,6 +207,6 @@ def edited(program: Callable[[str], Program]) -> Callable[..., Program]:
         for old, new in edits:
             assert text.count(old) == 1, old
             text = text.replace(old, new)
-        return program(text)
+        return program(text, sink)
 
     return made

@@ -202,7 +202,7 @@ def attention(made: Any, tables: Tables, scalars: dict[str, int] | None = None) 
     shape = (1, seq, 1, 128)
     tensors = {n: round_bf16(rng.standard_normal(shape, np.float32)) for n in "QKVO"}
     tensors |= {"tasks": np.array([1, 0], np.uint32), "offsets": np.array([0, 2], np.uint32)}
-    function = tables.function
+    function = made.function
     arguments = {"ctas": 1}
     return run(made.file, {function: tables}, function.name, tensors, arguments, seed=1).tensors[
         "O"
