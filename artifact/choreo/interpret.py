@@ -13,7 +13,7 @@ none of the text that is emitted: an error here is one of the program or of the 
 tables without gaps, but not a program without errors: a wrong program can be watched failing.
 
 Not modelled: layouts in shared memory and registers, proxies and their fences, C++ helpers, values
-that differ between the lanes of a warp outside of fragments.
+that differ between the lanes of a warp, but for fragments and for what an ``apply`` writes.
 """
 
 from __future__ import annotations
