@@ -8,6 +8,7 @@ from artifact.choreo import syntax
 from artifact.choreo.local_buffers import written_locals
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
 from artifact.choreo.thread_scalars import written_scalars
+from artifact.choreo.traverse import changed_name
 
 
 class Touches:
@@ -87,12 +88,9 @@ class Touches:
         for statement in statements:
             for node in syntax.walk(statement):
                 found.update(self._tables.declares.get(node, ()))
-                if isinstance(node, syntax.Assign) and node not in self._tables.declares:
-                    target = node.target
-                    name = target.base if isinstance(target, syntax.Element) else target
+                name = changed_name(node)
+                if name in self._tables.uses:
                     found.add(self._tables.uses[name])
-                elif isinstance(node, syntax.Increment):
-                    found.add(self._tables.uses[node.name])
         return found
 
     def _largest(self, node: syntax.Node, changing: set[Symbol]) -> Iterator[syntax.Expr]:

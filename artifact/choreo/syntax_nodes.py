@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,9 @@ class Node:
 
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly below one, in source order."""
-    for field in fields(node):
-        value = getattr(node, field.name)
+    # The fields of a dataclass, at the price of an attribute: every way through a tree asks.
+    for name in node.__match_args__:
+        value = getattr(node, name)
         if isinstance(value, Node):
             yield value
         elif isinstance(value, tuple):
@@ -49,7 +50,7 @@ def same(left: object, right: object) -> bool:
     if not isinstance(left, Node) or not isinstance(right, Node):
         return left == right
     return type(left) is type(right) and all(
-        same(getattr(left, f.name), getattr(right, f.name))
-        for f in fields(left)
-        if f.name != "span"
+        same(getattr(left, name), getattr(right, name))
+        for name in left.__match_args__
+        if name != "span"
     )

@@ -199,16 +199,20 @@ class ThreadValues:
 
     def varies(self, expr: syntax.Node, mask: int) -> bool:
         """Whether an expression may differ between threads of a set."""
-        return self._varies(expr, mask, frozenset())
+        return self._varies(expr, mask, set())
 
-    def _varies(self, node: syntax.Node, mask: int, seen: frozenset[syntax.Node]) -> bool:
+    def _varies(self, node: syntax.Node, mask: int, seen: set[syntax.Node]) -> bool:
+        """The same in one search.
+
+        What it has seen did not vary, or is being looked at: whatever varies ends the search.
+        """
         if node in seen:
             return False
+        seen.add(node)
         if isinstance(node, _EXPRESSIONS):
             values = self.of(node)
             if values is not None:
                 return len({v for t, v in enumerate(values) if mask >> t & 1}) > 1
-        inside = seen | {node}
         if isinstance(node, syntax.Name):
             # Also the base of an element of a local buffer.
             symbol = self._tables.uses.get(node)
@@ -217,7 +221,7 @@ class ThreadValues:
             if symbol.kind == "coordinate":
                 return True
             return any(
-                self._differs_after(stmt, mask, inside)
+                self._differs_after(stmt, mask, seen)
                 for stmt in self._assigned.get(symbol, ())
                 if stmt not in seen
             )
@@ -228,11 +232,11 @@ class ThreadValues:
             base = self._tables.uses.get(node.base)
             if base is not None and base.kind == "fragment":
                 return True
-        return any(self._varies(child, mask, inside) for child in syntax.children(node))
+        return any(self._varies(child, mask, seen) for child in syntax.children(node))
 
-    def _differs_after(self, stmt: syntax.Stmt, mask: int, seen: frozenset[syntax.Node]) -> bool:
+    def _differs_after(self, stmt: syntax.Stmt, mask: int, seen: set[syntax.Node]) -> bool:
         """Whether an assignment leaves a scalar different in threads of a set."""
-        inside = seen | {stmt}
+        seen.add(stmt)
         if isinstance(stmt, syntax.CallStmt):
             # What a helper writes into a local buffer nobody knows.
             return True
@@ -243,23 +247,23 @@ class ThreadValues:
             given += [e for e in (stmt.target.tile, *stmt.target.indices) if e is not None]
         if isinstance(stmt, syntax.LocalDecl) and stmt.init is not None:
             given.append(stmt.init)
-        if any(self._varies(node, mask, inside) for node in given):
+        if any(self._varies(node, mask, seen) for node in given):
             return True
         # Some threads may assign and others not.
         threads = self._tables.threads.get(stmt)
         if threads is not None and threads & mask not in (0, mask):
             return True
-        return self._divergent(stmt, mask, inside) is not None
+        return self._divergent(stmt, mask, seen) is not None
 
     def divergent(self, stmt: syntax.Stmt, mask: int) -> syntax.Stmt | None:
         """The ``if``, loop or role that splits a set of threads on its way to a statement.
 
         It is around the statement, or around a jump that passes by it.
         """
-        return self._divergent(stmt, mask, frozenset())
+        return self._divergent(stmt, mask, set())
 
     def _divergent(
-        self, stmt: syntax.Stmt, mask: int, seen: frozenset[syntax.Node]
+        self, stmt: syntax.Stmt, mask: int, seen: set[syntax.Node]
     ) -> syntax.Stmt | None:
         for owner in self._places.enclosing(stmt):
             conditions: tuple[syntax.Expr, ...] = ()
@@ -276,7 +280,8 @@ class ThreadValues:
             if threads is not None and threads & mask not in (0, mask):
                 return next(self._places.enclosing(jump))
             if threads is None or threads & mask:
-                split = self._divergent(jump, mask, seen | {jump})
+                seen.add(jump)
+                split = self._divergent(jump, mask, seen)
                 if split is not None:
                     return split
         return None

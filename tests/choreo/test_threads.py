@@ -63,3 +63,17 @@ def test_a_count_that_some_threads_stop_at_differs(threads: Callable[[str], Any]
 def test_a_jump_stands_in_a_loop(threads: Callable[[str], Any], word: str) -> None:
     assert threads(f"if (n > 2) {{ {word}; }}").codes == ["jump-place"]
     assert threads(f"foreach {{i}} in [n] {{ if (n > 2) {{ {word}; }} }}").codes == []
+
+
+def test_scalars_that_all_depend_on_each_other_are_looked_at_once(threads: Callable) -> None:
+    # A search that looks again at what it has seen would take 12! ways through these.
+    names = [f"m{n}" for n in range(12)]
+    declared = "\n".join(f"mutable s32 {name} = {n};" for n, name in enumerate(names))
+    every = " + ".join(names)
+    counted = "\n".join(f"  if ({every} > {n})\n    {m} = {every};" for n, m in enumerate(names))
+    guarded = f"inthreads (p == 0) {{\n  if ({every} > 5)\n    trigger done;\n}}"
+    waited = "inthreads (p == 1) {\n  wait done;\n}"
+    threads(f"{declared}\nforeach {{i}} in [n] {{\n{counted}\n}}\n{guarded}\n{waited}").clean()
+    one = declared.replace("mutable s32 m7 = 7;", "mutable s32 m7 = t;")
+    analysed = threads(f"{one}\nforeach {{i}} in [n] {{\n{counted}\n}}\n{guarded}\n{waited}")
+    assert "divergent" in analysed.codes
