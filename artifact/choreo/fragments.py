@@ -66,7 +66,7 @@ class _Fragments:
             elif isinstance(stmt, syntax.Apply):
                 self.inside.update(statements(stmt.body))
         for stmt in stmts:
-            if isinstance(stmt, syntax.Reduce):
+            if isinstance(stmt, syntax.Reduce | syntax.AllReduce):
                 self._row(self.tables.uses[stmt.target])
         while self._propagate(stmts):
             pass
