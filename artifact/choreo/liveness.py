@@ -2,7 +2,8 @@
 
 Rules (co-language.md, 8.1; worklog, step 2):
 
-* A trigger comes after every wait that stands before it in its block and in the blocks around it.
+* A trigger comes after every wait that stands before it in its block and in the blocks around it,
+  also in a role of its threads there.
   So the first completion of an event that is not ready needs the first completion of every event
   that is waited for before each of its triggers.
 * Where that need leads back to the event itself, nobody ever gets on: mostly an empty ring that
@@ -11,11 +12,13 @@ Rules (co-language.md, 8.1; worklog, step 2):
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import Uses
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import Places
+from artifact.choreo.traverse import Places, bodies
 
 
 def check_liveness(
@@ -52,10 +55,21 @@ def _needs(tables: Tables, found: dict[Symbol, Uses], places: Places, uses: Uses
     for use in uses.plain + uses.after:
         waited: set[Symbol] = set()
         for stmt in places.before(use.stmt):
-            if isinstance(stmt, syntax.Wait) and (tables.threads[stmt] or 0) & use.mask == use.mask:
-                waited.update(tables.uses[target.name] for target in stmt.targets)
+            for wait in _waits(stmt):
+                if (tables.threads[wait] or 0) & use.mask == use.mask:
+                    waited.update(tables.uses[target.name] for target in wait.targets)
         before.append({s for s in waited if s in found and not found[s].ready})
     return set.intersection(*before) if before else set()
+
+
+def _waits(stmt: syntax.Stmt) -> Iterator[syntax.Wait]:
+    """The waits that a statement is or that its roles execute, whatever any condition says."""
+    if isinstance(stmt, syntax.Wait):
+        yield stmt
+    elif isinstance(stmt, syntax.Inthreads | syntax.Block):
+        for body in bodies(stmt):
+            for inner in body.body:
+                yield from _waits(inner)
 
 
 def _circle(needs: dict[Symbol, set[Symbol]], start: Symbol) -> list[Symbol] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from artifact.choreo.compiler import compile_text
 
 PROGRAM = """
@@ -167,3 +169,56 @@ def test_a_scalar_of_the_body_differs_where_an_element_is_in_it() -> None:
         "}",
         "}",
     ]
+
+
+def test_a_part_has_the_elements_of_its_columns() -> None:
+    first, second = (
+        emitted(
+            f"apply {{i, j}} in p.subspan(_, 32).at(0, {k}) p.at(i, j) = __to<bf16>(acc.at(i, j));"
+        )
+        for k in (0, 1)
+    )
+    assert "for (int e = 0; e < 8; e += 2) {" in first
+    assert "for (int e = 8; e < 16; e += 2) {" in second
+    statement = "apply {i, j} in acc.view(64, 16).from(0, 8) if (j > i) acc.at(i, j) = 0.0f;"
+    assert "for (int e = 2; e < 6; ++e) {" in emitted(statement)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_an_extreme_of_a_row_is_two_chains(name: str) -> None:
+    statement = f"apply {{i, j}} in acc.span m.at(i) = __{name}(m.at(i), acc.at(i, j) * c);"
+    assert emitted(statement) == [
+        *ROWS,
+        "float odd = acc[cu::element(row, 0 + 1)] * c;",
+        *PAIRS,
+        f"m[row] = f{name}f(m[row], acc[cu::element(row, e)] * c);",
+        f"odd = f{name}f(odd, acc[cu::element(row, e + 1)] * c);",
+        "}",
+        f"m[row] = f{name}f(m[row], odd);",
+        "}",
+    ]
+
+
+def test_the_chains_of_a_part_begin_there_and_know_their_columns() -> None:
+    statement = (
+        "apply {i, j} in acc.subspan(_, 8).at(0, 1)"
+        " m.at(i) = __max(m.at(i), j > i ? acc.at(i, j) : c);"
+    )
+    lines = emitted(statement)
+    column = "(cu::fragment_column() + cu::column_of({}))"
+    assert f"float odd = {column.format('2 + 1')} > i ? acc[cu::element(row, 2 + 1)] : c;" in lines
+    assert "for (int e = 2; e < 4; e += 2) {" in lines
+    assert any(column.format("e + 1") in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "m.at(i) = m.at(i) + acc.at(i, j);",
+        "m.at(i) = __max(m.at(i), acc.at(i, j) + m.at(i));",
+        "m.at(i) = __max(s.at(i), acc.at(i, j));",
+        "{ m.at(i) = __max(m.at(i), acc.at(i, j)); s.at(i) = s.at(i) + acc.at(i, j); }",
+    ],
+)
+def test_what_has_an_order_stays_one_chain(statement: str) -> None:
+    assert "for (int e = 0; e < 16; ++e) {" in emitted(f"apply {{i, j}} in acc.span {statement}")

@@ -107,6 +107,22 @@ def test_a_wait_stays_behind_the_work_that_runs_beside_the_operation() -> None:
     )
 
 
+def test_what_the_next_operation_takes_is_not_fenced_while_it_runs() -> None:
+    # acc is scaled beside qk, and belongs to pv when qk is waited for.
+    cuda = emitted(
+        P + "scores = mma.fill.f32 0.0f; acc = mma.fill.f32 0.0f;"
+        "first = mma.row.col.async acc, p, x_s; wait first;"
+        "qk = mma.row.row.async scores, x_s.chunkat(w, _), x_s;"
+        "apply {i, j} in acc.span acc.at(i, j) = acc.at(i, j) * 2.0f;"
+        "apply {i, j} in p.span p.at(i, j) = __to<bf16>(0.5f);"
+        "pv = mma.row.col.async acc, p, x_s; wait qk; wait pv;"
+    )
+    tail = cuda[cuda.index("* 2.0f") :]
+    between = tail[tail.rindex("wgmma_commit") : tail.index("cu::wgmma_wait<1>();")]
+    assert "fence" not in between
+    assert "wgmma_wait_after" not in tail
+
+
 def test_work_before_the_issue_is_not_beside_the_operation() -> None:
     cuda = emitted(
         P + QK + "frag f32 [64] m; reduce_max(m, acc, 1);"
