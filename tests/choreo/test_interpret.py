@@ -68,7 +68,7 @@ def test_kernel_computes_attention(
     assert_attention(outcome.tensors["O"], given)
 
 
-@pytest.mark.parametrize("name", ["v3", "v5_q_registers"])
+@pytest.mark.parametrize("name", ["v3", "v5", "v5_q_registers"])
 @pytest.mark.parametrize(
     ("seq", "heads", "ctas", "seed"), [(384, 1, 2, 0), (256, 2, 2, 1), (256, 1, 3, 2)]
 )
@@ -79,6 +79,33 @@ def test_persistent_kernel_computes_attention(
     outcome = edited(name).run(given, {"ctas": ctas}, seed=seed)
     assert outcome.blocks == ctas
     assert_attention(outcome.tensors["O"], given)
+
+
+def growing(seq: int, heads: int, ctas: int) -> dict[str, np.ndarray]:
+    """Scores that pass the maximum of their row by more than 2^8, also between two tiles."""
+    given = inputs(1, seq, heads)
+    given["Q"] = round_bf16(given["Q"] * np.float32(8))
+    return {**given, **tasks(1, heads, seq // 128, ctas)}
+
+
+SUM = "                row_sum.at(i) = row_sum.at(i) * row_scale.at(i);\n"
+OUTPUT = (
+    "            // The tensor cores are at QK.\n            if (grown) {",
+    "            if (false) {",
+)
+
+
+@pytest.mark.parametrize(("seq", "heads", "ctas", "seed"), [(512, 1, 1, 0), (384, 2, 2, 1)])
+def test_what_was_added_up_is_rescaled_where_a_maximum_grows(
+    edited: Make, seq: int, heads: int, ctas: int, seed: int
+) -> None:
+    given = growing(seq, heads, ctas)
+    assert_attention(edited("v5").run(given, {"ctas": ctas}, seed=seed).tensors["O"], given)
+    # The inputs are such that each part of it matters.
+    for edit in ((SUM, ""), OUTPUT):
+        found = edited("v5", edit).run(given, {"ctas": ctas}, seed=seed).tensors["O"]
+        with pytest.raises(AssertionError):
+            assert_attention(found, given)
 
 
 def test_a_wrong_mask_is_not_within_tolerance(edited: Make) -> None:
@@ -374,3 +401,69 @@ def test_the_wait_for_a_named_barrier_shows_in_a_deadlock(edited: Make) -> None:
         stuck.run({**inputs(1, 256, 1), **tasks(1, 1, 2, 1)}, {"ctas": 1})
     assert caught.value.fault == "deadlock"
     assert any("waits for qe, generation 1 (" in line for line in caught.value.details)
+
+
+# In the loop, and where a task's end and the next one's begin are one stage of the pipeline.
+V5_SCALE = (
+    "            // The tensor cores are at QK.\n            if (grown) {\n"
+    "              apply {i, j} in acc_o.span\n"
+    "                acc_o.at(i, j) = acc_o.at(i, j) * row_scale.at(i);\n            }\n"
+)
+V5_PV = (
+    "            wait vf.at(v_order);\n"
+    "            pv = mma.row.col.async acc_o, probabilities, v_buf[v_order % V_STAGES];\n"
+)
+V5_WAIT_QK = "            wait qk;\n            trigger ke.at(k_order++);\n"
+V5_WAIT_PV = "            wait pv;\n            trigger ve.at(v_order++);\n"
+V5_LAST = (
+    "apply {i, j} in probabilities.subspan(WG_M, HALF).at(0, 1)\n"
+    "              probabilities.at(i, j) = __to<bf16>(acc_s.at(i, j));\n"
+)
+V5_QF = "position++;\n            wait qf;\n"
+V5_Q = "            q_frag = mma.load q_shared.subspan(WG_M, DIM).at(cid, 0);\n"
+V5_QE = "            trigger qe;\n"
+V5_TURN = (
+    "            inthreads (p == 1) {\n              wait first_turn;\n            }\n"
+    "            inthreads (p == 2) {\n              wait second_turn;\n            }\n"
+    "            acc_s = mma.fill.f32 0.0f;\n            next_qk"
+)
+
+
+@pytest.mark.parametrize(
+    ("edits", "faults", "message"),
+    [
+        (((V5_SCALE + V5_PV, V5_PV + V5_SCALE),), {"in-flight"}, "acc_o is (read|written) while"),
+        (
+            ((V5_WAIT_PV, ""), (V5_LAST, V5_LAST + V5_WAIT_PV)),
+            {"in-flight"}, "probabilities is overwritten while the MMA",
+        ),
+        (
+            ((V5_WAIT_QK, V5_WAIT_QK.split("\n")[1] + "\n            wait qk;\n"),),
+            {"overwrite"}, r"k_buf\[.\] is overwritten",
+        ),
+        (((V5_QF, "position++;\n"),), {"early-read", "missed-generation"}, "q_shared is read"),
+        (((V5_Q + V5_QE, V5_QE + V5_Q),), {"early-read", "overwrite"}, "q_shared is"),
+        (
+            (("            wait kf.at(k_order);\n" + V5_TURN, V5_TURN),),
+            {"early-read", "missed-generation"}, "k_buf",
+        ),
+        ((("first_turn = ready", "first_turn"),), {"deadlock"}, "nobody can go on"),
+        (
+            (("mma.store acc_o, o_buf[cid]", "mma.store acc_o, o_buf[0]"),),
+            {"overwrite", "early-read"}, "o_buf",
+        ),
+    ],
+    ids=[
+        "the output is scaled beside PV", "P is converted beside PV", "K is released early",
+        "the next Q is not waited for", "the next Q is released early",
+        "the next K is not waited for", "nobody begins", "one tile for two stores",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("seed", range(2))
+def test_broken_continuous_kernel_is_caught(
+    edited: Make, edits: Edits, faults: set[str], message: str, seed: int
+) -> None:
+    kernel = edited("v5", *edits)
+    with pytest.raises(InterpreterError, match=message) as caught:
+        kernel.run(growing(384, 1, 1), {"ctas": 1}, seed=seed)
+    assert caught.value.fault in faults
