@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = load_manifest(ROOT)
 UNITS = make_units(MANIFEST, MANIFEST.backends)
 
-REGISTERS = {"v1": 255, "v2": 168, "v3": 168, "v4": 168}
+REGISTERS = {"v1": 255, "v2": 168, "v3": 168, "v4": 168, "v5": 168}
 """At most, for each thread: a launch of 384 threads has 168, which setmaxnreg deals out."""
 
 

@@ -179,6 +179,49 @@ def test_q_in_registers_is_what_the_machine_code_multiplies(tmp_path: Path) -> N
     assert len(qk) == 16 and qk[:8] == qk[8:] and len(set(qk)) == 8
 
 
+def test_the_loop_of_v5_is_ordered_as_it_is_written(tmp_path: Path) -> None:
+    """ptxas leaves the vote, the waits and the two halves of P where the source has them."""
+    source = (ROOT / "kernels/v5_continuous.co").read_text(encoding="utf-8")
+    # The kernel alone, without host code and the oracle.
+    kernel = re.sub("#include .*", "", source[: source.index("namespace {")])
+    said = nvcc(tmp_path / "build", compile_text(kernel, "t.co").cuda)
+    check_report(said, 1)
+    tool = find_companion("cuobjdump", find_nvcc())
+    if tool is None:
+        pytest.skip("no cuobjdump")
+    listing = ask([tool.path, "-sass", tmp_path / "build/all.cubin"])
+    code = re.findall(r"/\*([0-9a-f]{4,})\*/ +(?:@!?U?P\d )? *(\S[^;]*?) ;", listing)
+    places = {int(address, 16): place for place, (address, _) in enumerate(code)}
+    back = [
+        (places[int(target[1], 16)], place)
+        for place, (address, text) in enumerate(code)
+        if (target := re.search(r"^BRA.* (0x[0-9a-f]+)$", text))
+        and int(target[1], 16) < int(address, 16)
+    ]
+    loops = [[text for _, text in code[first:last]] for first, last in back]
+    # Branches back from waits that go on waiting, at the kernel's end, span more.
+    loop = min((b for b in loops if sum("HGMMA" in text for text in b) == 16), key=len)
+
+    def where(begin: str) -> list[int]:
+        return [place for place, text in enumerate(loop) if text.startswith(begin)]
+
+    turn, passed = where("BAR.SYNC")[0], where("BAR.ARV")[0]
+    qk, pv = where("HGMMA")[:8], where("HGMMA")[8:]
+    waits, (vote,) = where("WARPGROUP.DEPBAR"), where("VOTE")
+    exponentials, rounded = where("MUFU.EX2"), where("F2FP")
+    # In turn: both products; the scaling of the output beside the first.
+    assert turn < qk[0] and qk[-1] < pv[0] and pv[-1] < passed < waits[0] < vote
+    assert sum(qk[-1] < place < pv[0] for place in where("FMUL")) == 64
+    # Two exponentials of the scale, 32 of each half; PV is waited for between them.
+    assert len(exponentials) == 66 and len(rounded) == 32
+    assert vote < exponentials[0] and exponentials[33] < waits[1] < exponentials[34]
+    # A row's lanes exchange only behind the vote; P's first half is rounded beside the second.
+    assert (
+        all(vote < place < exponentials[1] for place in where("SHFL")) and len(where("SHFL")) == 4
+    )
+    assert sum(place < exponentials[-1] for place in rounded) >= 16
+
+
 REGISTERS = """
 __co__ void registers(global f32 [N, 128] x, int n) {
   parallel {b} by [N] : block {
