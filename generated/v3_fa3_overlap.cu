@@ -289,7 +289,7 @@ attention_v3_kernel(unsigned* tasks, unsigned* offsets, unsigned S, const __grid
 #pragma unroll
       for (int r = 0; r < 64; ++r) acc_o[r] = 0.0f;
       // 104: frag f32 [WG_M] scores_scale;
-      // One: in the first trip line 186 has nothing to multiply by.
+      // One, so that line 186 changes nothing in the first trip.
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
         scores_scale[row] = 1.0f;

@@ -225,7 +225,7 @@ attention_v4_kernel(unsigned S, const __grid_constant__ CUtensorMap q_load_map,
 #pragma unroll
     for (int r = 0; r < 64; ++r) acc_o[r] = 0.0f;
     // 81: frag f32 [WG_M] scores_scale;
-    // One: in the first trip line 152 has nothing to multiply by.
+    // One, so that line 152 changes nothing in the first trip.
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       scores_scale[row] = 1.0f;

@@ -110,13 +110,14 @@ class Arrivals:
                     ahead += more
         return bool(known & loads)
 
-    def waited_before(self, stmt: syntax.Stmt) -> set[Symbol]:
-        """What some of a statement's threads wait for before it, in nested statements too."""
+    def waited_before(self, stmt: syntax.Stmt, *, by_all: bool = False) -> set[Symbol]:
+        """What some (or all) of a statement's threads wait for before it, in nested ones too."""
         mask = self.tables.threads.get(stmt) or 0
-        return {
-            self.tables.uses[target.name]
-            for before in self.places.before(stmt)
-            for node in syntax.walk(before)
-            if isinstance(node, syntax.Wait) and (self.tables.threads.get(node) or 0) & mask
-            for target in node.targets
-        }
+        found: set[Symbol] = set()
+        for before in self.places.before(stmt):
+            for node in syntax.walk(before):
+                if isinstance(node, syntax.Wait):
+                    waiting = (self.tables.threads.get(node) or 0) & mask
+                    if waiting == mask if by_all else waiting:
+                        found.update(self.tables.uses[target.name] for target in node.targets)
+        return found

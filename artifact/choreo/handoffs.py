@@ -50,7 +50,7 @@ class _Handoffs(EventCheck):
                 waits = self._waits_before(stmt, loads)
                 own = [(t, mask) for t, mask in waits if self.tables.uses[t.name] in loads]
                 if self._uncovered(stmt, own):
-                    self._covered(stmt, waits, f"read {buffer.name}")
+                    self._covered(stmt, waits, f"read {buffer.name}", own)
 
     def load(self, stmt: syntax.Transfer) -> None:
         """All threads of a load have waited for its tile, and all who read it release it."""
@@ -64,11 +64,15 @@ class _Handoffs(EventCheck):
                 if event in self.found and self.found[event].complete:
                     guards.setdefault(event, []).append((target, self.mask(wait)))
         for waits in guards.values():
-            self._covered(stmt, waits, f"load {plan.target.root.name}")
+            self._covered(stmt, waits, f"load {plan.target.root.name}", waits)
         self._released(plan.target, [self.found[event] for event in guards])
 
     def _covered(
-        self, stmt: syntax.Stmt, waits: list[tuple[syntax.Target, int]], does: str
+        self,
+        stmt: syntax.Stmt,
+        waits: list[tuple[syntax.Target, int]],
+        does: str,
+        own: list[tuple[syntax.Target, int]],
     ) -> None:
         """Say where the waits for one generation are not those of all threads of a statement.
 
@@ -77,12 +81,14 @@ class _Handoffs(EventCheck):
             waits: The targets with their threads, nearest first. One whose threads have waited
                 nearer by already is for an older generation.
             does: What the statement does, for the message.
+            own: Those of them that are for the load itself: the finding is about one of these
+                where there is one.
         """
         missing = self._uncovered(stmt, waits)
         need = self.mask(stmt)
         if missing in (0, need):
             return
-        target = next(t for t, mask in waits if mask & need)
+        target = next(t for t, mask in (*own, *waits) if mask & need)
         if target in self.told:
             return
         self.told.add(target)

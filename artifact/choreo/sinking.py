@@ -240,7 +240,7 @@ class _Sinking:
         after = self.places.index(loop) + 1
         if (loop, vector) not in self.ones:
             self.ones.add((loop, vector))
-            note = f"One: in the first trip line {stmt.span.line} has nothing to multiply by."
+            note = f"One, so that line {stmt.span.line} changes nothing in the first trip."
             self._add(block, after - 1, _one(vector), note)
         self.removed.add(stmt)
         self._add(

@@ -150,7 +150,8 @@ class _Tiles(EventCheck):
         before = self.places.block(use.stmt) is self.places.block(stmt)
         if not before or self.places.index(use.stmt) >= self.places.index(stmt):
             return None
-        others = self.arrivals.waited_before(stmt) - loads
+        # What only some threads wait for tells the others nothing.
+        others = self.arrivals.waited_before(stmt, by_all=True) - loads
         if any(self.arrivals.tells(other, loads) for other in others):
             return None
         found = counted(self.tables, order)

@@ -71,7 +71,7 @@ rescaled_kernel(int n, const __grid_constant__ CUtensorMap q_load_map, const __g
 #pragma unroll
   for (int r = 0; r < 64; ++r) acc[r] = 0.0f;
   // 14: frag f32 [64] scale;
-  // One: in the first trip line 28 has nothing to multiply by.
+  // One, so that line 28 changes nothing in the first trip.
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     scale[row] = 1.0f;
