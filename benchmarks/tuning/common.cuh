@@ -2,6 +2,8 @@
 // and what the language has no word for. docs/tuning.md says what came of each flag.
 #pragma once
 
+#include <climits>
+
 #include "runtime/device/barrier.cuh"
 #include "runtime/device/copy.cuh"
 #include "runtime/device/fragment.cuh"
@@ -32,6 +34,7 @@ enum Flag : int {
   kLocalMax = 1 << 19,    // a maximum is only looked for among the lanes when some lane's own grew by 2^8
   kHalves = 1 << 20,      // the first half of P is converted beside the exponentials of the second
   kPeek = 1 << 21,        // K's barrier is asked before it is needed; only the first warpgroup in turn waits for K and V
+  kIntegers = 1 << 22,    // local maxima: the elements are held against the limit as integers, two an instruction
   // Diagnosis: something is left out, the result is wrong.
   kNoLoad = 1 << 7,
   kNoSoftmax = 1 << 8,
@@ -111,6 +114,23 @@ __device__ __forceinline__ void own_max(float (&out)[2], const float (&acc)[64])
     }
     out[row] = fmaxf(even, odd);
   }
+}
+// Whether some element of a row is greater than its limit. Floats compare as integers where one of them is not
+// negative; below zero the answer is "perhaps", which is yes.
+__device__ __forceinline__ bool exceeds(const float (&acc)[64], const float (&limit)[2]) {
+  bool over = false;
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    int first = __float_as_int(acc[cu::element(row, 0)]), second = __float_as_int(acc[cu::element(row, 1)]);
+#pragma unroll
+    for (int e = 2; e < 30; e += 4) {
+      first = __vimax3_s32(first, __float_as_int(acc[cu::element(row, e)]), __float_as_int(acc[cu::element(row, e + 1)]));
+      second = __vimax3_s32(second, __float_as_int(acc[cu::element(row, e + 2)]), __float_as_int(acc[cu::element(row, e + 3)]));
+    }
+    first = __vimax3_s32(first, __float_as_int(acc[cu::element(row, 30)]), __float_as_int(acc[cu::element(row, 31)]));
+    over = over || max(first, second) > (limit[row] >= 0.0f ? __float_as_int(limit[row]) : INT_MIN);
+  }
+  return over;
 }
 __device__ __forceinline__ void all_reduce_max(float (&v)[2]) {
 #pragma unroll

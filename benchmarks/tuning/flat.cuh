@@ -286,10 +286,17 @@ flat(unsigned S, const unsigned* __restrict__ tasks, const unsigned* __restrict_
         point(4);
         if (F & kLocalMax) {
           float own[2];
-          own_max(own, s);
-          const bool over = fmaxf(own[0] - top[0], own[1] - top[1]) * kScale > 8.0f;
+          bool over;
+          if (F & kIntegers) {
+            const float limit[2] = {top[0] + 8.0f / kScale, top[1] + 8.0f / kScale};
+            over = exceeds(s, limit);
+          } else {
+            own_max(own, s);
+            over = fmaxf(own[0] - top[0], own[1] - top[1]) * kScale > 8.0f;
+          }
           grown = __any_sync(0xffffffffu, over);
           if (grown) {
+            if (F & kIntegers) own_max(own, s);
             all_reduce_max(own);
 #pragma unroll
             for (int row = 0; row < 2; ++row) {

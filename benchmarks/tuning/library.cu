@@ -18,15 +18,17 @@
 #define main unused_main_v3
 #include "../../generated/v3_fa3_overlap.cu"
 #undef main
-// Candidates, where they have been compiled (README.md beside this file).
-#if __has_include("../../build/candidates/v2_staggered.cu")
-#include "../../build/candidates/v2_staggered.cu"
-#define HAS_V2_STAGGERED 1
-#endif
-#if __has_include("../../build/candidates/v5_q_registers.cu")
-#include "../../build/candidates/v5_q_registers.cu"
-#define HAS_V5_Q_REGISTERS 1
-#endif
+#define main unused_main_v5
+#define prepare prepare_v5
+#define lists lists_v5
+#define TaskLists TaskLists_v5
+#define persistent_ctas persistent_ctas_v5
+#include "../../generated/v5_continuous.cu"
+#undef persistent_ctas
+#undef TaskLists
+#undef lists
+#undef prepare
+#undef main
 
 namespace tuning {
 namespace {
@@ -137,13 +139,8 @@ std::vector<Implementation> implementations() {
       {"v2", plain(attention_v2)},
       {"v4", plain(attention_v4)},
       {"v3", persistent(attention_v3)},
+      {"v5", persistent(attention_v5)},
   };
-#ifdef HAS_V2_STAGGERED
-  all.push_back({"v2 staggered", plain(attention_v2_staggered)});
-#endif
-#ifdef HAS_V5_Q_REGISTERS
-  all.push_back({"v5 q registers (.co)", persistent(attention_v5_q_registers)});
-#endif
 #include "chosen.inc"
   return all;
 }
