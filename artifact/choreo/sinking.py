@@ -21,14 +21,15 @@ Rules [R]. The statement moves only where all of them hold, else the order is th
   touches the accumulator or writes the vector. The new place is before an MMA of the body that
   accumulates, with another MMA in flight that was issued in the same trip: without one there is
   nothing to run beside.
-* The loop has no ``break``, ``continue`` or ``return``, and its head touches neither of the two.
+* The loop has no ``break``, ``continue`` or ``return``.
 * The vector's value from before the loop is never read, so that it can be one: in the body and
   behind the loop the first statement that names it gives it a new value in every row (behind the
   loop, also none where its scope ends there).
 * The accumulator comes into the loop filled with a constant that no mode of the hardware changes
   when it multiplies by 1.0f: zero, or no subnormal number.
 
-The pass reads complete tables of the source as it is written. All findings are about that; the
+The pass reads complete tables of the source as it is written, in which no rule is broken: elements
+stand in ``apply`` alone, and at its own coordinates. All findings are about that; the
 moved tree is analysed for itself (:mod:`artifact.choreo.analysis`).
 """
 
@@ -42,7 +43,7 @@ from typing import Any, TypeVar
 
 from artifact.choreo import syntax
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import Places, own, statements
+from artifact.choreo.traverse import Places, statements
 
 _Loop = syntax.Foreach | syntax.While
 _JUMPS = syntax.Break | syntax.Continue | syntax.Return
@@ -110,7 +111,7 @@ class _Sinking:
             if scaling is None:
                 continue
             target = self._target(body, index, scaling)
-            if target is not None and self._enters_unscaled(loop, target, scaling):
+            if target is not None and self._enters_unscaled(loop, scaling):
                 self._move(loop, target, scaling)
 
     # Rules -------------------------------------------------------------------------------------
@@ -120,7 +121,6 @@ class _Sinking:
         match stmt:
             case syntax.Apply(
                 part=None,
-                variables=(_, _),
                 body=syntax.Block(
                     body=(syntax.Assign(target=syntax.Element() as target) as inner,)
                 ),
@@ -129,14 +129,11 @@ class _Sinking:
             case _:
                 return None
         uses = self.tables.uses
-        row, column = self.tables.declares[stmt]
         if not isinstance(factor, syntax.Element) or uses[stmt.fragment] is not uses[target.base]:
             return None
         accumulator, vector = uses[target.base], uses[factor.base]
         layouts = [self.tables.fragments.get(symbol) for symbol in (accumulator, vector)]
         if [plan.layout if plan else None for plan in layouts] != ["accumulator", "row"]:
-            return None
-        if [uses.get(index) for index in (*target.indices, *factor.indices)] != [row, column, row]:
             return None
         return _Scaling(stmt, accumulator, vector)
 
@@ -155,23 +152,12 @@ class _Sinking:
         beside = set(self.tables.in_flight.get(target, ())) & set(body[:position])
         return target if beside else None
 
-    def _enters_unscaled(self, loop: _Loop, target: syntax.Mma, scaling: _Scaling) -> bool:
+    def _enters_unscaled(self, loop: _Loop, scaling: _Scaling) -> bool:
         """Whether the vector may be one when the loop begins, and the accumulator times it."""
         accumulator, vector = scaling.accumulator, scaling.vector
-        head = {self.tables.uses.get(node) for node in own(loop)}
-        if accumulator in head or vector in head:
-            return False
         block = self.places.block(loop)
         before = block.body[: self.places.index(loop)]
         rest = self.places.after(loop)
-        # The names must mean the same at the new places as at the old one.
-        declared = [
-            symbol.name
-            for stmt in (*loop.body.body, *rest)
-            for symbol in self.tables.declares.get(stmt, ())
-        ]
-        if accumulator.name in declared or vector.name in declared:
-            return False
         if not self._renewed(loop.body.body, vector):
             return False
         # Where nothing is sure to renew it, its scope must end before anything else can read it.
@@ -193,21 +179,18 @@ class _Sinking:
             case syntax.CopyFragment() | syntax.Reduce() as stmt:
                 uses = self.tables.uses
                 return uses[stmt.target] is vector and uses[stmt.source] is not vector
-            case syntax.Apply(part=None) as stmt:
+            case syntax.Apply() as stmt:
                 return self._sets_rows(stmt, vector)
         return False
 
     def _sets_rows(self, stmt: syntax.Apply, vector: Symbol) -> bool:
-        row = self.tables.declares[stmt][0]
         for inner in stmt.body.body:
             if not self._names(inner, vector):
                 continue
             match inner:
                 case syntax.Assign(target=syntax.Element() as target, op="=", value=value):
-                    return (
-                        self.tables.uses[target.base] is vector
-                        and self.tables.uses.get(target.indices[0]) is row
-                        and not self._names(value, vector)
+                    return self.tables.uses[target.base] is vector and not self._names(
+                        value, vector
                     )
             return False
         return False

@@ -14,7 +14,7 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.parse import parse_file
 from artifact.choreo.printer import print_function
 from artifact.choreo.tables import Symbol
-from artifact.choreo.traverse import statements
+from artifact.choreo.traverse import Places, statements
 from tests.choreo.test_interpret import inputs, tasks
 
 Make = Callable[..., Any]
@@ -122,9 +122,13 @@ def test_what_moved_has_its_place_in_the_source_and_a_note(consumer: Make) -> No
         (("foreach {step} in [n] {", "mutable int k = 0;\nwhile (k < n) {\n  k = k + 1;"),),
         (("out = mma.fill.f32 0.0f;", "out = mma.fill.f32 2.5f;"),),
         (("scale.at(i) = __exp2f(top.at(i));", "{ scale.at(i) = 2.0f; sum.at(i) = scale.at(i);}"),),
+        (("apply {i} in scale.span", "apply {i, j} in acc.subspan(_, 64).at(0, 0)"),),
+        (("  apply {i} in scale.span\n    scale.at(i) = __exp2f(top.at(i));\n",
+          "  copy(scale, top);\n"),),
     ],
     ids=["compound", "factors swapped", "vector read behind", "vector renewed after the loop",
-         "while", "filled with a number", "vector read after its renewal"],
+         "while", "filled with a number", "vector read after its renewal",
+         "vector renewed beside a half of the columns", "vector copied"],
 )  # fmt: skip
 def test_other_forms_move_too(consumer: Make, edits: tuple[tuple[str, str], ...]) -> None:
     assert len(consumer(pipeline(*edits)).clean().tables.moved) == 3
@@ -137,6 +141,7 @@ def test_other_forms_move_too(consumer: Make, edits: tuple[tuple[str, str], ...]
         (("  // head\n", "  " + SUM_OF_OUT),),
         (("  // head\n", "  if (step > 0) {\n" + SUM_OF_OUT + "}\n"),),
         (("  // tail\n", "  " + RENEWED),),
+        (("  // tail\n", "  " + RENEWED.replace("scale.span", "sum.span")),),
         (("  // head\n", "  " + RENEWED),),
         (("frag f32 [64] scale;", "frag f32 [64] scale {1.0f};"), ("  // head\n", SUM_OF_SCALE)),
         (("// rest\n", SUM_OF_SCALE),),
@@ -162,6 +167,31 @@ def test_other_forms_move_too(consumer: Make, edits: tuple[tuple[str, str], ...]
              "wait first;\nforeach {step}"),
         ),
         (("out = mma.fill.f32 0.0f;", "out = mma.fill.f32 1e-40f;"),),
+        (
+            ("foreach {step}", "early = mma.fill.f32 0.0f;\nbefore = mma.row.row.async early, "
+             "q_tile.subspan(64, 128).at(cid, 0), ring[0];\nforeach {step}"),
+            ("  acc = mma.fill.f32 0.0f;\n", ""),
+            ("  qk = mma.row.row.async acc, q_tile.subspan(64, 128).at(cid, 0), ring[0];\n", ""),
+            ("  wait qk;\n  reduce_max(top, acc, 1);\n", ""),
+            ("scale.at(i) = __exp2f(top.at(i));", "scale.at(i) = 2.0f;"),
+            ("// rest\n", "wait before;\nreduce_max(top, early, 1);\n"),
+        ),
+        (
+            ("scale.at(i) = __exp2f(top.at(i));", "top.at(i) = 2.0f;"),
+            ("  wait qk;\n", "  wait qk;\n  copy(scale, scale);\n"),
+            ("frag f32 [64] scale;", "frag f32 [64] scale {0.5f};"),
+        ),
+        ((SCALING, SCALING.replace("out.span", "p_tile.span")),),
+        (
+            ("    scale.at(i) = __exp2f", "    scale.at(i) *= __exp2f"),
+            ("frag f32 [64] scale;", "frag f32 [64] scale {0.5f};"),
+        ),
+        (
+            ("frag f32 [64] scale;", "frag f32 [64, 128] scale;"),
+            ("apply {i} in scale.span", "apply {i, j} in scale.span"),
+            ("    scale.at(i) =", "    scale.at(i, j) ="),
+            ("* scale.at(i)", "* scale.at(i, j)"),
+        ),
         ((SCALING, SCALING.replace("* scale", "+ scale")),),
         ((SCALING, SCALING.replace("* scale.at(i)", "* 0.5f")),),
         ((SCALING, SCALING.replace("out.span", "out.subspan(_, 64).at(0, 0)")),),
@@ -173,12 +203,14 @@ def test_other_forms_move_too(consumer: Make, edits: tuple[tuple[str, str], ...]
         ),
     ],
     ids=["accumulator read behind", "accumulator read before the product",
-         "accumulator read in a branch", "vector written behind",
+         "accumulator read in a branch", "vector written behind", "vector written beside another",
          "vector written before the product", "vector read before the product",
          "vector read after the loop", "vector copied after the loop",
          "vector sometimes renewed after the loop", "vector never renewed",
          "vector sometimes renewed", "vector renewed from itself", "break",
-         "no product to run beside", "accumulator not filled", "accumulator subnormal", "sum",
+         "no product to run beside", "accumulator not filled", "accumulator subnormal",
+         "a product of no trip", "vector copied from itself", "over another fragment",
+         "vector multiplied", "factor of each element", "sum",
          "constant", "half of the columns", "more in the loop over elements", "vector of one trip"],
 )  # fmt: skip
 def test_what_could_change_a_result_stays(
@@ -186,6 +218,8 @@ def test_what_could_change_a_result_stays(
 ) -> None:
     made = consumer(pipeline(*edits)).clean()
     assert not made.tables.moved
+    # Not only because the moved tree would break a rule.
+    assert sinking.sink_scalings(made.tables, Places(made.tables.function)) is None
 
 
 def outer(rest: str, before: str = "") -> str:
@@ -206,6 +240,13 @@ def test_a_vector_may_live_from_one_loop_to_the_next(consumer: Make) -> None:
     assert not consumer(outer("", SUM_OF_SCALE)).clean().tables.moved
     # Renewed unless the trip ends before that.
     assert not consumer(outer("if (task > 2)\n  continue;\n" + RENEWED)).clean().tables.moved
+
+
+def test_the_last_scaling_comes_before_its_vector_changes(consumer: Make) -> None:
+    lines = printed(consumer(PIPELINE.replace("// rest\n", RENEWED)).clean())
+    renewal = lines.index("scale.at(i) = 0.5f;")
+    assert lines[renewal - 3] == "out.at(i, j) = out.at(i, j) * scale.at(i);"
+    assert lines[renewal + 2].startswith("last =")
 
 
 def test_the_last_scaling_comes_before_the_trip_can_end(consumer: Make) -> None:
