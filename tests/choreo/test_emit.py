@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -179,11 +180,14 @@ def test_q_in_registers_is_what_the_machine_code_multiplies(tmp_path: Path) -> N
     assert len(qk) == 16 and qk[:8] == qk[8:] and len(set(qk)) == 8
 
 
-def test_the_loop_of_v5_is_ordered_as_it_is_written(tmp_path: Path) -> None:
-    """ptxas leaves the vote, the waits and the two halves of P where the source has them."""
-    source = (ROOT / "kernels/v5_continuous.co").read_text(encoding="utf-8")
+def steady_loop(tmp_path: Path, name: str) -> Callable[[str], list[int]]:
+    """Where instructions stand in a kernel's steady loop: the places of those that begin so."""
+    (path,) = (ROOT / "kernels").glob(f"{name}_*.co")
+    source = path.read_text(encoding="utf-8")
     # The kernel alone, without host code and the oracle.
-    kernel = re.sub("#include .*", "", source[: source.index("namespace {")])
+    host = re.search(r"^(?:namespace \{|int main)", source, re.MULTILINE)
+    assert host is not None
+    kernel = re.sub("#include .*", "", source[: host.start()])
     said = nvcc(tmp_path / "build", compile_text(kernel, "t.co").cuda)
     check_report(said, 1)
     tool = find_companion("cuobjdump", find_nvcc())
@@ -201,10 +205,12 @@ def test_the_loop_of_v5_is_ordered_as_it_is_written(tmp_path: Path) -> None:
     loops = [[text for _, text in code[first:last]] for first, last in back]
     # Branches back from waits that go on waiting, at the kernel's end, span more.
     loop = min((b for b in loops if sum("HGMMA" in text for text in b) == 16), key=len)
+    return lambda begin: [place for place, text in enumerate(loop) if text.startswith(begin)]
 
-    def where(begin: str) -> list[int]:
-        return [place for place, text in enumerate(loop) if text.startswith(begin)]
 
+def test_the_loop_of_v5_is_ordered_as_it_is_written(tmp_path: Path) -> None:
+    """ptxas leaves the vote, the waits and the two halves of P where the source has them."""
+    where = steady_loop(tmp_path, "v5")
     turn, passed = where("BAR.SYNC")[0], where("BAR.ARV")[0]
     qk, pv = where("HGMMA")[:8], where("HGMMA")[8:]
     waits, (vote,) = where("WARPGROUP.DEPBAR"), where("VOTE")
@@ -220,6 +226,25 @@ def test_the_loop_of_v5_is_ordered_as_it_is_written(tmp_path: Path) -> None:
         all(vote < place < exponentials[1] for place in where("SHFL")) and len(where("SHFL")) == 4
     )
     assert sum(place < exponentials[-1] for place in rounded) >= 16
+
+
+@pytest.mark.parametrize("kernel", ["v4", "v3"])
+def test_the_output_is_rescaled_beside_qk(tmp_path: Path, kernel: str) -> None:
+    where = steady_loop(tmp_path, kernel)
+    products, scaled = where("HGMMA"), where("FMUL")
+    # A handful may be issued while QK is being prepared.
+    assert sum(products[7] < place < products[8] for place in scaled) >= 56
+    assert sum(place > where("WARPGROUP.DEPBAR")[-1] for place in scaled) == 0
+
+
+def test_the_exponentials_of_v2_leave_no_gaps(tmp_path: Path) -> None:
+    """Rescaling and conversion are issued between the exponentials, not behind them."""
+    where = steady_loop(tmp_path, "v2")
+    products, exponentials = where("HGMMA"), where("MUFU.EX2")
+    for instruction, count in (("FMUL", 64), ("F2FP", 32)):
+        beside = [n for n in where(instruction) if exponentials[0] < n < exponentials[-1]]
+        assert len(beside) >= count - 8
+    assert products[7] < exponentials[0] and exponentials[-1] < products[8]
 
 
 REGISTERS = """
