@@ -296,11 +296,12 @@ attention_v4_kernel(unsigned S, const __grid_constant__ CUtensorMap q_load_map,
         logsum[row] = logsum[row] * scores_scale[row];
       }
       // 138: apply {i, j} in acc_s.span acc_s.at(i, j) = __exp2f(acc_s.at(i, j) * SCALE_LOG2 - scores_max.at(i) * ...
+      // Columns 0 to 63: the others follow the wait of line 147.
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
         const float row_0 = scores_max[row] * 0.12751743f;
 #pragma unroll
-        for (int e = 0; e < 32; ++e) {
+        for (int e = 0; e < 16; ++e) {
           acc_s[cu::element(row, e)] = exp2f(acc_s[cu::element(row, e)] * 0.12751743f - row_0);
         }
       }
@@ -310,31 +311,63 @@ attention_v4_kernel(unsigned S, const __grid_constant__ CUtensorMap q_load_map,
         scores_sum[row] = 0.0f;
       }
       // 142: apply {i, j} in acc_s.span scores_sum.at(i) = scores_sum.at(i) + acc_s.at(i, j);
+      // Columns 0 to 63: the others follow the wait of line 147.
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
 #pragma unroll
-        for (int e = 0; e < 32; ++e) {
+        for (int e = 0; e < 16; ++e) {
           scores_sum[row] = scores_sum[row] + acc_s[cu::element(row, e)];
         }
-      }
-      // 144: apply {i} in logsum.span logsum.at(i) = logsum.at(i) + scores_sum.at(i);
-#pragma unroll
-      for (int row = 0; row < 2; ++row) {
-        logsum[row] = logsum[row] + scores_sum[row];
       }
       // 147: wait pv;
       // Behind the arithmetic above, which is meant to run beside the operation.
       cu::wgmma_fence_registers(acc_s);
-      cu::wgmma_wait_after<0>(logsum);
+      cu::wgmma_wait_after<0>(scores_sum);
       cu::wgmma_end(acc_o);
       // 148: trigger ve.at(v_pipe_order++);
       cu::mbarrier_arrive_warp(&ve[v_pipe_order % 2]);
       v_pipe_order++;
       // 150: apply {i, j} in acc_s_cast.span acc_s_cast.at(i, j) = __to<bf16>(acc_s.at(i, j));
+      // Columns 0 to 63, beside the arithmetic of the others.
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
 #pragma unroll
-        for (int e = 0; e < 32; e += 2) {
+        for (int e = 0; e < 16; e += 2) {
+          acc_s_cast[cu::element(row, e) / 2] = cu::pack_bf16(acc_s[cu::element(row, e)],
+                                                              acc_s[cu::element(row, e + 1)]);
+        }
+      }
+      // 138: apply {i, j} in acc_s.span acc_s.at(i, j) = __exp2f(acc_s.at(i, j) * SCALE_LOG2 - scores_max.at(i) * ...
+      // Columns 64 to 127, from before the wait.
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        const float row_0 = scores_max[row] * 0.12751743f;
+#pragma unroll
+        for (int e = 16; e < 32; ++e) {
+          acc_s[cu::element(row, e)] = exp2f(acc_s[cu::element(row, e)] * 0.12751743f - row_0);
+        }
+      }
+      // 142: apply {i, j} in acc_s.span scores_sum.at(i) = scores_sum.at(i) + acc_s.at(i, j);
+      // Columns 64 to 127, from before the wait.
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+#pragma unroll
+        for (int e = 16; e < 32; ++e) {
+          scores_sum[row] = scores_sum[row] + acc_s[cu::element(row, e)];
+        }
+      }
+      // 144: apply {i} in logsum.span logsum.at(i) = logsum.at(i) + scores_sum.at(i);
+      // From before the wait: it needs all 128 columns.
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        logsum[row] = logsum[row] + scores_sum[row];
+      }
+      // 150: apply {i, j} in acc_s_cast.span acc_s_cast.at(i, j) = __to<bf16>(acc_s.at(i, j));
+      // Columns 64 to 127.
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+#pragma unroll
+        for (int e = 16; e < 32; e += 2) {
           acc_s_cast[cu::element(row, e) / 2] = cu::pack_bf16(acc_s[cu::element(row, e)],
                                                               acc_s[cu::element(row, e + 1)]);
         }

@@ -4,8 +4,8 @@ Each pass is a module that can be read alone; its docstring lists its rules and 
 language reference that they come from. A pass reads the tree and the tables of those before it.
 Where its errors leave no ground for the next one, a function's analysis ends there.
 
-Sinking is no such pass: it makes another tree of one without errors, through which all passes then
-go again.
+Sinking and halving are no such passes: each makes another tree of one without errors, through which
+all passes then go again.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from artifact.choreo.events import gather, plan_events
 from artifact.choreo.fragments import plan_fragments
 from artifact.choreo.function_names import check_function_names
 from artifact.choreo.futures import plan_futures
+from artifact.choreo.halving import halve_conversions
 from artifact.choreo.handoffs import check_handoffs
 from artifact.choreo.hazards import check_hazards
 from artifact.choreo.jumps import check_jumps
@@ -31,6 +32,7 @@ from artifact.choreo.liveness import check_liveness
 from artifact.choreo.load_order import check_load_order
 from artifact.choreo.local_buffers import plan_locals
 from artifact.choreo.mma import plan_mmas
+from artifact.choreo.moves import Moved
 from artifact.choreo.names import resolve
 from artifact.choreo.order_rules import check_orders
 from artifact.choreo.preprocess import quoted_includes
@@ -76,10 +78,17 @@ def _analyse(
             diagnostics.found.append(diagnostic)
     if own.failed or not sink:
         return tables
-    moved = sink_scalings(tables, Places(function))
+    tables = _moved(tables, sink_scalings(tables, Places(function)), diagnostics, headers)
+    return _moved(tables, halve_conversions(tables), diagnostics, headers)
+
+
+def _moved(
+    tables: Tables, moved: Moved | None, diagnostics: Diagnostics, headers: tuple[str, ...]
+) -> Tables:
+    """The tables of a tree in which statements moved; those of the old one if they may not."""
     if moved is None:
         return tables
-    again = Tables(moved.function, moved.notes)
+    again = Tables(moved.function, {**tables.moved, **moved.notes})
     own = Diagnostics(diagnostics.path, diagnostics.text)
     _run(again, own, headers)
     # A rule that the new order breaks is none that the source broke: the old one stays.

@@ -36,33 +36,17 @@ moved tree is analysed for itself (:mod:`artifact.choreo.analysis`).
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 from artifact.choreo import syntax
+from artifact.choreo.moves import Added, Moved, edited
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.traverse import Places, statements
 
 _Loop = syntax.Foreach | syntax.While
 _JUMPS = syntax.Break | syntax.Continue | syntax.Return
 _SMALLEST_NORMAL = 2.0**-126
-_N = TypeVar("_N", bound=syntax.Node)
-
-
-@dataclass
-class Moved:
-    """A function with statements at other places than in its source.
-
-    Attributes:
-        function: The whole tree. Statements that did not change are the source's own nodes; every
-            node has the place in the source that it came from.
-        notes: What the generated text says of each statement that moved or was added.
-    """
-
-    function: syntax.Function
-    notes: dict[syntax.Stmt, str] = field(default_factory=dict)
 
 
 def sink_scalings(tables: Tables, places: Places) -> Moved | None:
@@ -78,7 +62,7 @@ def sink_scalings(tables: Tables, places: Places) -> Moved | None:
             sinking.loop(stmt)
     if not sinking.notes:
         return None
-    return Moved(_edited(tables.function, sinking.removed, sinking.added), sinking.notes)
+    return Moved(edited(tables.function, sinking.removed, sinking.added), sinking.notes)
 
 
 @dataclass(frozen=True)
@@ -95,8 +79,7 @@ class _Sinking:
         self.tables = tables
         self.places = places
         self.removed: set[syntax.Stmt] = set()
-        self.added: dict[tuple[syntax.Block, int], list[syntax.Stmt]] = {}
-        """New statements by block and position: before the statement that stands there."""
+        self.added: Added = {}
         self.notes: dict[syntax.Stmt, str] = {}
         self.ones: set[tuple[_Loop, Symbol]] = set()
         """Vectors that are set to one before a loop."""
@@ -285,38 +268,3 @@ def _one(vector: Symbol) -> syntax.Apply:
     element = syntax.Element(span, name(vector.name), None, (name(row),))
     assign = syntax.Assign(span, element, "=", syntax.FloatLit(span, "1.0f", 1.0, "f"))
     return syntax.Apply(span, (row,), name(vector.name), None, syntax.Block(span, (assign,)))
-
-
-_Added = dict[tuple[syntax.Block, int], list[syntax.Stmt]]
-
-
-def _edited(node: _N, removed: set[syntax.Stmt], added: _Added) -> _N:
-    """A tree with statements taken out and put in; what did not change is shared."""
-    changes: dict[str, Any] = {}
-    for part in fields(node):
-        value = getattr(node, part.name)
-        if isinstance(value, syntax.Node):
-            edited = _edited(value, removed, added)
-            if edited is not value:
-                changes[part.name] = edited
-        elif isinstance(value, tuple):
-            items: list[Any] = [
-                _edited(v, removed, added) if isinstance(v, syntax.Node) else v for v in value
-            ]
-            if isinstance(node, syntax.Block):
-                items = _with_edits(node, items, removed, added)
-            if len(items) != len(value) or any(map(operator.is_not, items, value)):
-                changes[part.name] = tuple(items)
-    return replace(node, **changes) if changes else node
-
-
-def _with_edits(
-    block: syntax.Block, edited: Sequence[syntax.Stmt], removed: set[syntax.Stmt], added: _Added
-) -> list[syntax.Stmt]:
-    """What a block has in place of its statements, which are edited themselves."""
-    made: list[syntax.Stmt] = []
-    for position, (stmt, new) in enumerate(zip(block.body, edited, strict=True)):
-        made += added.get((block, position), ())
-        if stmt not in removed:
-            made.append(new)
-    return made + added.get((block, len(block.body)), [])

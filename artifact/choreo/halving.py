@@ -1,0 +1,358 @@
+"""The halving pass: one half of a tile is converted beside the exponentials of the other.
+
+A step of a pipeline ends like this, where an MMA ``pv`` with the operand ``p`` is in flight::
+
+    apply {i, j} in s.span s.at(i, j) = __exp2f(..);
+    apply {i} in part.span part.at(i) = 0.0f;
+    apply {i, j} in s.span part.at(i) = part.at(i) + s.at(i, j);
+    apply {i} in sum.span sum.at(i) = sum.at(i) + part.at(i);
+    wait pv;
+    apply {i, j} in p.span p.at(i, j) = __to<bf16>(s.at(i, j));
+
+In that order the special function unit is busy with the exponentials while the issue slots are
+mostly free, and only then come the wait and the conversion. The pass splits what runs over ``s``
+at the middle column: the first half's exponentials and sums, the wait, the conversion of the first
+half, what is left of the other half, and its conversion. ptxas then places the first conversions
+between the second exponentials, and nobody stands at the wait.
+
+A loop over the elements of a row that is cut in two runs through the same elements in the same
+order, and no statement changes its order with one that it depends on: the results are the same,
+bit for bit. A row's sum goes on in the same variable.
+
+Rules [R]. The pass changes the order only where all of them hold:
+
+* The wait is for one MMA, stands in a loop's own body, and the MMA was already in flight when the
+  first of the statements that are split begins. Its operand is a fragment, which the first
+  ``apply`` behind the wait assigns, element by element, from a matrix of as many columns.
+* What stands before the wait, back to the last statement that needs the matrix whole, is arithmetic
+  on fragments. What runs over the matrix is split: it assigns elements of the matrix, or of a row's
+  values for every element of the row (no maximum: those are found by two chains). One of them has
+  the special function unit work: without that there is nothing to run beside.
+* What depends on a second half, by a fragment or by a scalar that one writes and the other names,
+  is moved behind it. Whatever a moved statement passes (the first halves, the wait, what follows up
+  to the conversion) may not depend on it in this sense; the wait names what its MMA holds.
+* Between the wait and the conversion are only triggers and arithmetic on fragments.
+
+The pass reads complete tables of the tree, in which no rule is broken; the new tree is analysed
+for itself (:mod:`artifact.choreo.analysis`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from artifact.choreo import syntax
+from artifact.choreo.fragments import GROUP, MATRICES
+from artifact.choreo.moves import Added, Moved, edited
+from artifact.choreo.tables import FragmentPlan, Symbol, Tables
+from artifact.choreo.traverse import changed_name, statements
+
+_SPECIAL = ("__exp2f", "__exp", "__log", "__sqrt", "__rsqrt")
+"""What the special function unit computes."""
+_REGISTERS = ("parameter", "dimension", "scalar", "mutable", "level", "loop", "coordinate")
+"""Kinds of names that, with fragments, are no memory that somebody else may change."""
+_ARITHMETIC = syntax.Apply | syntax.CopyFragment | syntax.Reduce | syntax.AllReduce
+
+
+def halve_conversions(tables: Tables) -> Moved | None:
+    """A function whose conversions run by halves; null where none can.
+
+    Args:
+        tables: Of the function, complete and without an error.
+    """
+    removed: set[syntax.Stmt] = set()
+    added: Added = {}
+    notes: dict[syntax.Stmt, str] = {}
+    for loop in statements(tables.function.body):
+        if not isinstance(loop, syntax.Foreach | syntax.While):
+            continue
+        for position, stmt in enumerate(loop.body.body):
+            plan = _plan(tables, loop.body.body, position, stmt)
+            if plan is None or not removed.isdisjoint(plan.removed):
+                continue
+            removed.update(plan.removed)
+            notes.update(plan.notes)
+            for place, stmts in plan.added.items():
+                added.setdefault((loop.body, place), []).extend(stmts)
+    if not notes:
+        return None
+    return Moved(edited(tables.function, removed, added), notes)
+
+
+# What depends on what --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """What a statement, or a half of one, names; a matrix is two halves, all else is in both."""
+
+    named: frozenset[tuple[Symbol, int]]
+    written: frozenset[tuple[Symbol, int]]
+
+    def meets(self, others: Sequence[_Touched]) -> bool:
+        """Whether it has to keep its order with one of the others."""
+        return any(self.written & other.named or other.written & self.named for other in others)
+
+
+def _touched(tables: Tables, stmt: syntax.Stmt, half: int | None = None) -> _Touched:
+    """Of a whole statement, or of one half of an ``apply`` over a matrix's columns."""
+    named: set[Symbol] = set()
+    written: set[Symbol] = set()
+    for node in syntax.walk(stmt):
+        symbols = [tables.uses[node]] if node in tables.uses else []
+        if isinstance(node, syntax.Assign | syntax.ScalarDecl):
+            symbols += tables.declares.get(node, ())
+            written.update(tables.declares.get(node, ()))
+        named.update(symbols)
+        name = changed_name(node)
+        if isinstance(node, syntax.Reduce | syntax.AllReduce | syntax.CopyFragment):
+            name = node.target
+        if name in tables.uses:
+            written.add(tables.uses[name])
+    if isinstance(stmt, syntax.Wait):
+        # From here on what its operations held belongs to the threads again.
+        for target in stmt.targets:
+            for operation in tables.waits[target].completes:
+                written.update(_held(tables, operation))
+        named |= written
+
+    def halves(symbols: set[Symbol]) -> frozenset[tuple[Symbol, int]]:
+        found: set[tuple[Symbol, int]] = set()
+        for symbol in symbols:
+            plan = tables.fragments.get(symbol)
+            matrix = plan is not None and plan.layout in MATRICES
+            found.update(
+                (symbol, part) for part in (0, 1) if half is None or not matrix or part == half
+            )
+        return frozenset(found)
+
+    return _Touched(halves(named), halves(written))
+
+
+def _held(tables: Tables, operation: syntax.Mma) -> Iterator[Symbol]:
+    """The fragments that an operation in flight owns."""
+    yield tables.uses[operation.accumulator]
+    operand = tables.mmas[operation].a
+    if isinstance(operand, Symbol):
+        yield operand
+
+
+# The pattern -----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Plan:
+    """The changes of one block for one wait."""
+
+    removed: list[syntax.Stmt]
+    added: dict[int, list[syntax.Stmt]]
+    """By position in the block: before what stands there."""
+    notes: dict[syntax.Stmt, str]
+
+
+def _plan(
+    tables: Tables, body: Sequence[syntax.Stmt], position: int, wait: syntax.Stmt
+) -> _Plan | None:
+    operation = _operation(tables, wait)
+    operand = tables.mmas[operation].a if operation else None
+    if operation is None or not isinstance(operand, Symbol):
+        return None
+    place = _conversion(tables, body, position, operand)
+    if place is None:
+        return None
+    conversion = body[place]
+    assert isinstance(conversion, syntax.Apply)  # _conversion: it is one
+    matrix = _source(tables, conversion, operand)
+    if matrix is None:
+        return None
+    before = _before(tables, body[:position], matrix)
+    split = [s for s in before if isinstance(s, syntax.Apply) and _names(tables, s, matrix)]
+    if not any(_special(s) for s in split) or operation not in tables.in_flight[split[0]]:
+        return None
+    delayed = _delayed(tables, before, split)
+    if delayed is None:
+        return None
+    late = [_touched(tables, s, 1 if s in split else None) for s in delayed]
+    passed = [_touched(tables, s) for s in body[position:place]]
+    passed.append(_touched(tables, conversion, 0))
+    if any(other.meets(late) for other in passed):
+        return None
+    return _halved(tables.fragments[matrix], body, place, split, delayed, wait)
+
+
+def _operation(tables: Tables, wait: syntax.Stmt) -> syntax.Mma | None:
+    """The one MMA that a statement waits for."""
+    if not isinstance(wait, syntax.Wait) or len(wait.targets) != 1:
+        return None
+    completes = tables.waits[wait.targets[0]].completes
+    return completes[0] if len(completes) == 1 else None
+
+
+def _conversion(
+    tables: Tables, body: Sequence[syntax.Stmt], position: int, operand: Symbol
+) -> int | None:
+    """Where the first statement stands that names the operand behind a wait, if all before may."""
+    for place in range(position + 1, len(body)):
+        stmt = body[place]
+        if _names(tables, stmt, operand):
+            return place if isinstance(stmt, syntax.Apply) else None
+        if isinstance(stmt, syntax.Trigger):
+            continue
+        if not isinstance(stmt, _ARITHMETIC) or not _in_registers(tables, stmt):
+            return None
+    return None
+
+
+def _source(tables: Tables, stmt: syntax.Apply, operand: Symbol) -> Symbol | None:
+    """The one other matrix that an ``apply`` reads, if it only assigns the operand from that."""
+    match stmt.body.body:
+        case (syntax.Assign(target=syntax.Element() as target, op="="),):
+            pass
+        case _:
+            return None
+    plan = tables.fragments[operand]
+    if tables.uses[target.base] is not operand or not _whole(tables, stmt, plan):
+        return None
+    read = {
+        symbol
+        for node in syntax.walk(stmt.body)
+        if (symbol := tables.uses.get(node)) in tables.fragments
+        and tables.fragments[symbol].layout in MATRICES
+        and symbol is not operand
+    }
+    return read.pop() if len(read) == 1 and _in_registers(tables, stmt) else None
+
+
+def _whole(tables: Tables, stmt: syntax.Apply, plan: FragmentPlan) -> bool:
+    """Whether an ``apply`` runs over all elements of a matrix that can be halved."""
+    over = tables.fragments[tables.uses[stmt.fragment]]
+    return (
+        stmt.part is None
+        and over.layout in MATRICES
+        and over.columns == plan.columns
+        and plan.columns % (2 * GROUP) == 0
+    )
+
+
+def _before(tables: Tables, stmts: Sequence[syntax.Stmt], matrix: Symbol) -> Sequence[syntax.Stmt]:
+    """The longest end of some statements in which all may be split or stay as they are."""
+    first = len(stmts)
+    while first:
+        stmt = stmts[first - 1]
+        if not isinstance(stmt, _ARITHMETIC) or not _in_registers(tables, stmt):
+            break
+        if _names(tables, stmt, matrix) and not _splits(tables, stmt, matrix):
+            break
+        first -= 1
+    return stmts[first:]
+
+
+def _splits(tables: Tables, stmt: syntax.Stmt, matrix: Symbol) -> bool:
+    """Whether a statement may run over the columns of one half, then over those of the other."""
+    if not isinstance(stmt, syntax.Apply) or not _whole(tables, stmt, tables.fragments[matrix]):
+        return False
+    for inner in stmt.body.body:
+        match inner:
+            case syntax.Assign(target=syntax.Element() as target, value=value):
+                pass
+            case _:
+                return False
+        if tables.uses[target.base] is matrix:
+            continue
+        # Once a row and once an element are not the same: it must be the latter.
+        if tables.fragments[tables.uses[target.base]].layout != "row":
+            return False
+        if not _names(tables, value, matrix) or _is_extreme(value):
+            return False
+    return True
+
+
+def _is_extreme(value: syntax.Expr) -> bool:
+    return isinstance(value, syntax.BuiltinCall) and value.name in ("__max", "__min")
+
+
+def _special(stmt: syntax.Stmt) -> bool:
+    return any(isinstance(n, syntax.BuiltinCall) and n.name in _SPECIAL for n in syntax.walk(stmt))
+
+
+def _names(tables: Tables, node: syntax.Node, symbol: Symbol) -> bool:
+    return any(tables.uses.get(inner) is symbol for inner in syntax.walk(node))
+
+
+def _in_registers(tables: Tables, stmt: syntax.Stmt) -> bool:
+    """Whether a statement reads and writes nothing but fragments and scalars."""
+    symbols = (tables.uses[n] for n in syntax.walk(stmt) if n in tables.uses)
+    return all(s in tables.fragments or s.kind in _REGISTERS for s in symbols)
+
+
+def _delayed(
+    tables: Tables, before: Sequence[syntax.Stmt], split: Sequence[syntax.Stmt]
+) -> list[syntax.Stmt] | None:
+    """What has to come behind the wait: second halves, and what depends on one, in order.
+
+    Null where a first half would have to.
+    """
+    delayed: list[syntax.Stmt] = []
+    late: list[_Touched] = []
+    for stmt in before:
+        halved = stmt in split
+        early = _touched(tables, stmt, 0 if halved else None)
+        if early.meets(late):
+            if halved:
+                return None
+        elif not halved:
+            continue
+        delayed.append(stmt)
+        late.append(_touched(tables, stmt, 1 if halved else None))
+    return delayed
+
+
+# The new order ---------------------------------------------------------------------------------
+
+
+def _halved(
+    plan: FragmentPlan,
+    body: Sequence[syntax.Stmt],
+    place: int,
+    split: Sequence[syntax.Stmt],
+    delayed: Sequence[syntax.Stmt],
+    wait: syntax.Stmt,
+) -> _Plan:
+    conversion = body[place]
+    made = _Plan([*delayed, conversion], {}, {})
+    width = plan.columns // 2
+    columns = [f"Columns {half * width} to {half * width + width - 1}" for half in (0, 1)]
+
+    def add(at: int, stmt: syntax.Stmt, note: str) -> None:
+        made.added.setdefault(at, []).append(stmt)
+        made.notes[stmt] = note
+
+    for stmt in split:
+        note = f"{columns[0]}: the others follow the wait of line {wait.span.line}."
+        add(body.index(stmt), _half(stmt, width, 0), note)
+    note = f"{columns[0]}, beside the arithmetic of the others."
+    add(place, _half(conversion, width, 0), note)
+    for stmt in delayed:
+        if stmt in split:
+            add(place, _half(stmt, width, 1), f"{columns[1]}, from before the wait.")
+        else:
+            add(place, stmt, f"From before the wait: it needs all {plan.columns} columns.")
+    add(place, _half(conversion, width, 1), f"{columns[1]}.")
+    return made
+
+
+def _half(stmt: syntax.Stmt, width: int, half: int) -> syntax.Apply:
+    """``apply {i, j} in x.subspan(_, width).at(0, half) ..``, where it stands in the source."""
+    assert isinstance(stmt, syntax.Apply)  # only those are split
+    span = stmt.span
+
+    def number(value: int) -> syntax.IntLit:
+        return syntax.IntLit(span, str(value), value, "")
+
+    part = syntax.Subspan(
+        span, (syntax.Wildcard(span), number(width)), None, (number(0), number(half))
+    )
+    # Nodes of its own, as every place has.
+    return replace(copy.deepcopy(stmt), part=part)
