@@ -51,23 +51,23 @@ from artifact.choreo.votes import check_votes
 
 
 def analyse(
-    file: syntax.File, diagnostics: Diagnostics, *, sink: bool = True
+    file: syntax.File, diagnostics: Diagnostics, *, move: bool = True
 ) -> dict[syntax.Function, Tables]:
     """Everything known about each function; complete where ``diagnostics`` has no error.
 
     Args:
         file: The syntax tree.
         diagnostics: Where the findings go: all are about the statements as the source orders them.
-        sink: Whether statements may be moved; then the tables are about the tree that came of it.
+        move: Whether statements may be moved; then the tables are about the tree that came of it.
     """
     functions = [part for part in file.parts if isinstance(part, syntax.Function)]
     check_function_names(functions, diagnostics)
     headers = quoted_includes(file)
-    return {function: _analyse(function, diagnostics, headers, sink) for function in functions}
+    return {function: _analyse(function, diagnostics, headers, move) for function in functions}
 
 
 def _analyse(
-    function: syntax.Function, diagnostics: Diagnostics, headers: tuple[str, ...], sink: bool
+    function: syntax.Function, diagnostics: Diagnostics, headers: tuple[str, ...], move: bool
 ) -> Tables:
     tables = Tables(function)
     # An error of another function does not end the analysis of this one.
@@ -76,7 +76,7 @@ def _analyse(
     for diagnostic in own.found:
         if diagnostic not in diagnostics.found:
             diagnostics.found.append(diagnostic)
-    if own.failed or not sink:
+    if own.failed or not move:
         return tables
     tables = _moved(tables, sink_scalings(tables, Places(function)), diagnostics, headers)
     return _moved(tables, halve_conversions(tables), diagnostics, headers)

@@ -29,22 +29,24 @@ Rules [R]. The pass changes the order only where all of them hold:
   values for every element of the row (no maximum: those are found by two chains). One of them has
   the special function unit work: without that there is nothing to run beside.
 * What depends on a second half, by a fragment or by a scalar that one writes and the other names,
-  is moved behind it. Whatever a moved statement passes (the first halves, the wait, what follows up
-  to the conversion) may not depend on it in this sense; the wait names what its MMA holds.
+  is moved behind it. Whatever a moved statement passes (first halves, what stands between the wait
+  and the conversion, the conversion's first half) may not depend on it in this sense.
 * Between the wait and the conversion are only triggers and arithmetic on fragments.
 
-The pass reads complete tables of the tree, in which no rule is broken; the new tree is analysed
-for itself (:mod:`artifact.choreo.analysis`).
+The pass reads complete tables of the tree, in which no rule is broken: nothing before the wait
+touches what its MMA holds, elements stand in ``apply`` alone, and at its own coordinates, and an
+operand has a multiple of 16 columns. The new tree is analysed for itself
+(:mod:`artifact.choreo.analysis`).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from artifact.choreo import syntax
-from artifact.choreo.fragments import GROUP, MATRICES
+from artifact.choreo.fragments import MATRICES
 from artifact.choreo.moves import Added, Moved, edited
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
 from artifact.choreo.traverse import changed_name, statements
@@ -101,42 +103,23 @@ def _touched(tables: Tables, stmt: syntax.Stmt, half: int | None = None) -> _Tou
     named: set[Symbol] = set()
     written: set[Symbol] = set()
     for node in syntax.walk(stmt):
-        symbols = [tables.uses[node]] if node in tables.uses else []
-        if isinstance(node, syntax.Assign | syntax.ScalarDecl):
-            symbols += tables.declares.get(node, ())
-            written.update(tables.declares.get(node, ()))
-        named.update(symbols)
+        if node in tables.uses:
+            named.add(tables.uses[node])
         name = changed_name(node)
         if isinstance(node, syntax.Reduce | syntax.AllReduce | syntax.CopyFragment):
             name = node.target
         if name in tables.uses:
             written.add(tables.uses[name])
-    if isinstance(stmt, syntax.Wait):
-        # From here on what its operations held belongs to the threads again.
-        for target in stmt.targets:
-            for operation in tables.waits[target].completes:
-                written.update(_held(tables, operation))
-        named |= written
 
     def halves(symbols: set[Symbol]) -> frozenset[tuple[Symbol, int]]:
         found: set[tuple[Symbol, int]] = set()
         for symbol in symbols:
             plan = tables.fragments.get(symbol)
-            matrix = plan is not None and plan.layout in MATRICES
-            found.update(
-                (symbol, part) for part in (0, 1) if half is None or not matrix or part == half
-            )
+            split = half is not None and plan is not None and plan.layout in MATRICES
+            found.update((symbol, part) for part in (0, 1) if not split or part == half)
         return frozenset(found)
 
     return _Touched(halves(named), halves(written))
-
-
-def _held(tables: Tables, operation: syntax.Mma) -> Iterator[Symbol]:
-    """The fragments that an operation in flight owns."""
-    yield tables.uses[operation.accumulator]
-    operand = tables.mmas[operation].a
-    if isinstance(operand, Symbol):
-        yield operand
 
 
 # The pattern -----------------------------------------------------------------------------------
@@ -175,7 +158,7 @@ def _plan(
     if delayed is None:
         return None
     late = [_touched(tables, s, 1 if s in split else None) for s in delayed]
-    passed = [_touched(tables, s) for s in body[position:place]]
+    passed = [_touched(tables, s) for s in body[position + 1 : place]]
     passed.append(_touched(tables, conversion, 0))
     if any(other.meets(late) for other in passed):
         return None
@@ -212,8 +195,7 @@ def _source(tables: Tables, stmt: syntax.Apply, operand: Symbol) -> Symbol | Non
             pass
         case _:
             return None
-    plan = tables.fragments[operand]
-    if tables.uses[target.base] is not operand or not _whole(tables, stmt, plan):
+    if tables.uses[target.base] is not operand or stmt.part is not None:
         return None
     read = {
         symbol
@@ -223,17 +205,6 @@ def _source(tables: Tables, stmt: syntax.Apply, operand: Symbol) -> Symbol | Non
         and symbol is not operand
     }
     return read.pop() if len(read) == 1 and _in_registers(tables, stmt) else None
-
-
-def _whole(tables: Tables, stmt: syntax.Apply, plan: FragmentPlan) -> bool:
-    """Whether an ``apply`` runs over all elements of a matrix that can be halved."""
-    over = tables.fragments[tables.uses[stmt.fragment]]
-    return (
-        stmt.part is None
-        and over.layout in MATRICES
-        and over.columns == plan.columns
-        and plan.columns % (2 * GROUP) == 0
-    )
 
 
 def _before(tables: Tables, stmts: Sequence[syntax.Stmt], matrix: Symbol) -> Sequence[syntax.Stmt]:
@@ -251,7 +222,7 @@ def _before(tables: Tables, stmts: Sequence[syntax.Stmt], matrix: Symbol) -> Seq
 
 def _splits(tables: Tables, stmt: syntax.Stmt, matrix: Symbol) -> bool:
     """Whether a statement may run over the columns of one half, then over those of the other."""
-    if not isinstance(stmt, syntax.Apply) or not _whole(tables, stmt, tables.fragments[matrix]):
+    if not isinstance(stmt, syntax.Apply) or stmt.part is not None:
         return False
     for inner in stmt.body.body:
         match inner:

@@ -175,19 +175,19 @@ class Program:
 
 
 @functools.lru_cache(maxsize=8)
-def _program(text: str, sink: bool = True) -> Program:
+def _program(text: str, move: bool = True) -> Program:
     """The tables are only read, so that several runs may share them."""
     diagnostics = Diagnostics("t.co", text)
     file = parse_file(text, "t.co", {}, diagnostics)
     assert file is not None, [render(d, "t.co", text) for d in diagnostics.found]
-    ((function, tables),) = analyse(file, diagnostics, sink=sink).items()
+    ((function, tables),) = analyse(file, diagnostics, move=move).items()
     errors = tuple(d.code for d in diagnostics.in_order() if d.severity == "error")
     return Program(text, file, function, tables, errors)
 
 
 @pytest.fixture
 def program() -> Callable[..., Program]:
-    """A file with one function, for the interpreter; with ``sink=False`` in the source's order."""
+    """A file with one function, for the interpreter; with ``move=False`` in the source's order."""
     return _program
 
 
@@ -195,11 +195,11 @@ def program() -> Callable[..., Program]:
 def edited(program: Callable[..., Program]) -> Callable[..., Program]:
     """A kernel (by the beginning of its name) or a candidate (by all of it) with edits.
 
-    An edit is a pair of an old text, found once, and a new one. With ``sink=False`` the statements
+    An edit is a pair of an old text, found once, and a new one. With ``move=False`` the statements
     run in the source's order.
     """
 
-    def made(name: str, *edits: tuple[str, str], sink: bool = True) -> Program:
+    def made(name: str, *edits: tuple[str, str], move: bool = True) -> Program:
         path = CANDIDATES / f"{name}.co"
         if not path.exists():
             (path,) = KERNELS.glob(f"{name}_*.co")
@@ -207,6 +207,6 @@ def edited(program: Callable[..., Program]) -> Callable[..., Program]:
         for old, new in edits:
             assert text.count(old) == 1, old
             text = text.replace(old, new)
-        return program(text, sink)
+        return program(text, move)
 
     return made

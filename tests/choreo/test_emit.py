@@ -237,6 +237,17 @@ def test_the_output_is_rescaled_beside_qk(tmp_path: Path, kernel: str) -> None:
     assert sum(place > where("WARPGROUP.DEPBAR")[-1] for place in scaled) == 0
 
 
+@pytest.mark.parametrize("kernel", ["v4", "v3"])
+def test_half_of_p_is_converted_beside_exponentials(tmp_path: Path, kernel: str) -> None:
+    """PV is waited for between the halves, and only the second half's last pairs come behind."""
+    where = steady_loop(tmp_path, kernel)
+    exponentials, rounded = where("MUFU.EX2"), where("F2FP")
+    wait = where("WARPGROUP.DEPBAR")[-1]
+    assert len(rounded) == 32 and wait < rounded[0]
+    assert 30 <= sum(place < wait for place in exponentials) <= 38
+    assert sum(place < exponentials[-1] for place in rounded) >= 28
+
+
 def test_the_exponentials_of_v2_leave_no_gaps(tmp_path: Path) -> None:
     """Rescaling and conversion are issued between the exponentials, not behind them."""
     where = steady_loop(tmp_path, "v2")
