@@ -240,7 +240,8 @@ def test_what_one_wait_splits_no_other_wait_moves(consumer: Make) -> None:
         (PV, PV + "  pv2 = mma.row.col.async more, other, ring[0];\n"),
         ("  wait qk;\n", "  wait qk, qk2;\n"),
         ("  // behind\n", "  apply {i, j} in low.span {\n"
-         "    low.at(i, j) = __exp2f(low.at(i, j));\n    scale.at(i) = scale.at(i) + low.at(i, j);\n  }\n"),
+         "    low.at(i, j) = __exp2f(low.at(i, j));\n"
+         "    scale.at(i) = scale.at(i) + low.at(i, j);\n  }\n"),
         ("  // tail\n", "  wait pv2;\n  apply {i, j} in other.span\n"
          "    other.at(i, j) = __to<bf16>(low.at(i, j));\n"),
         ("// rest\n", "copy(more, out);\n"),
