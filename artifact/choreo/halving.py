@@ -21,13 +21,14 @@ bit for bit. A row's sum goes on in the same variable.
 
 Rules [R]. The pass changes the order only where all of them hold:
 
-* The wait is for one MMA, stands in a loop's own body, and the MMA was already in flight when the
-  first of the statements that are split begins. Its operand is a fragment, which the first
-  ``apply`` behind the wait assigns, element by element, from a matrix of as many columns.
-* What stands before the wait, back to the last statement that needs the matrix whole, is arithmetic
-  on fragments. What runs over the matrix is split: it assigns elements of the matrix, or of a row's
-  values for every element of the row (no maximum: those are found by two chains). One of them has
-  the special function unit work: without that there is nothing to run beside.
+* The wait is for one MMA and stands in a loop's own body: elsewhere little would be gained. The
+  MMA's operand is a fragment, and the first statement behind the wait that names it is an ``apply``
+  that assigns its elements from those of one other matrix.
+* What stands before the wait, back to the last statement that needs the matrix whole or reads
+  memory, is arithmetic on fragments. What names the matrix is split: it assigns elements of
+  matrices, or a row's value for every element of the row (no maximum: those are found by two
+  chains). One of these has the special function unit work: without that there is nothing to run
+  beside.
 * What depends on a second half, by a fragment or by a scalar that one writes and the other names,
   is moved behind it. Whatever a moved statement passes (first halves, what stands between the wait
   and the conversion, the conversion's first half) may not depend on it in this sense.
@@ -152,7 +153,7 @@ def _plan(
         return None
     before = _before(tables, body[:position], matrix)
     split = [s for s in before if isinstance(s, syntax.Apply) and _names(tables, s, matrix)]
-    if not any(_special(s) for s in split) or operation not in tables.in_flight[split[0]]:
+    if not any(_special(s) for s in split):
         return None
     delayed = _delayed(tables, before, split)
     if delayed is None:
@@ -181,9 +182,7 @@ def _conversion(
         stmt = body[place]
         if _names(tables, stmt, operand):
             return place if isinstance(stmt, syntax.Apply) else None
-        if isinstance(stmt, syntax.Trigger):
-            continue
-        if not isinstance(stmt, _ARITHMETIC) or not _in_registers(tables, stmt):
+        if not isinstance(stmt, _ARITHMETIC | syntax.Trigger):
             return None
     return None
 
@@ -230,11 +229,9 @@ def _splits(tables: Tables, stmt: syntax.Stmt, matrix: Symbol) -> bool:
                 pass
             case _:
                 return False
-        if tables.uses[target.base] is matrix:
+        if tables.fragments[tables.uses[target.base]].layout in MATRICES:
             continue
         # Once a row and once an element are not the same: it must be the latter.
-        if tables.fragments[tables.uses[target.base]].layout != "row":
-            return False
         if not _names(tables, value, matrix) or _is_extreme(value):
             return False
     return True

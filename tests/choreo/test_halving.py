@@ -134,15 +134,23 @@ def test_what_moved_has_its_place_in_the_source_and_a_note(consumer: Make) -> No
         (((TOTAL, TOTAL + "  all_reduce_sum(sum);\n"),), 8),
         ((("  // middle\n", "  apply {i, j} in acc.span\n    acc.at(i, j) = acc.at(i, j) * 0.5f;\n"
            ),), 9),
+        ((("  // middle\n", "  apply {i, j} in acc.span\n"
+           "    acc.at(i, j) = __max(acc.at(i, j), 0.5f);\n"),), 9),
         (((CONVERSION, CONVERSION.replace("acc.at(i, j)", "acc.at(i, j) * top.at(i)")),), 7),
         ((("  // behind\n", "  apply {i, j} in out.span\n    out.at(i, j) = out.at(i, j) * 2.0f;\n"
            ),), 7),
         ((("apply {i, j} in p_tile.span", "apply {i, j} in acc.span"),), 7),
         (((EXPONENTIALS, EXPONENTIALS.replace("__exp2f(", "__rsqrt(")),), 7),
+        ((("  // behind\n", "  apply {i} in scale.span\n    scale.at(i) = __to<f32>(ids.at(i));\n"),
+          ("frag f32 [64] top;\n", "frag f32 [64] top;\nfrag f32 [64] scale;\n"),
+          ("copy(top, sum);\n", "copy(scale, sum);\n")), 7),
+        ((("  // wait\n", "  apply {i, j} in acc.span\n    other.at(i, j) = acc.at(i, j);\n"),
+          ("frag f32 [64] top;\n", "frag f32 [64] top;\nfrag f32 [64, 128] other {0.0f};\n")), 9),
     ],
     ids=["while", "compound", "break behind", "one loop for exponentials and sum", "no total",
-         "a total over the lanes", "two statements on the elements", "a factor of the row",
-         "another accumulator behind the wait", "over the matrix", "another special function"],
+         "a total over the lanes", "two statements on the elements", "a maximum of each element", "a factor of the row",
+         "another accumulator behind the wait", "over the matrix", "another special function",
+         "memory behind the wait", "another matrix"],
 )  # fmt: skip
 def test_other_forms_are_split_too(
     consumer: Make, edits: tuple[tuple[str, str], ...], moved: int
@@ -184,7 +192,6 @@ TOP_SCALED = TOP_CHANGES.replace("+ 1.0f", "* sum.at(i)")
         # Memory that somebody may write when it is handed back.
         ((SUM, SUM.replace("acc.at(i, j)", "acc.at(i, j) * __to<f32>(ids.at(j))")),),
         ((CONVERSION, CONVERSION.replace("acc.at(i, j)", "acc.at(i, j) * __to<f32>(ids.at(j))")),),
-        (("  // behind\n", "  apply {i} in top.span\n    top.at(i) = __to<f32>(ids.at(i));\n"),),
         # Something else behind the wait.
         (("  // behind\n", "  wait loaded;\n"),),
         (("  // behind\n", "  if (n > 2)\n    trigger done;\n"),),
@@ -195,6 +202,11 @@ TOP_SCALED = TOP_CHANGES.replace("+ 1.0f", "* sum.at(i)")
         ((CONVERSION, CONVERSION.replace("acc.at(i, j)", "top.at(i)")),),
         ((CONVERSION, CONVERSION.replace("acc.at(i, j)", "acc.at(i, j) * out.at(i, j)")),),
         ((CONVERSION, "    if (j < 64)\n" + CONVERSION),),
+        (("  // behind\n", "  apply {i, j} in acc.span\n"
+          "    acc.at(i, j) = acc.at(i, j) * __to<f32>(p_tile.at(i, j));\n"),),
+        (("  // behind\n", "  copy(p_tile, other);\n"),
+         ("frag bf16 [64, 128] p_tile", "frag bf16 [64, 128] other {0.5f};\n"
+          "frag bf16 [64, 128] p_tile")),
         ((CONVERSION, "    {\n" + CONVERSION + "    acc.at(i, j) = 0.0f;\n    }\n"),),
         (("  // behind\n", "  p_tile = mma.load q_tile.subspan(64, 128).at(cid, 0);\n"),),
         # Nothing to run beside.
@@ -220,7 +232,8 @@ TOP_SCALED = TOP_CHANGES.replace("+ 1.0f", "* sum.at(i)")
          ("  wait pv;\n", "  wait pv, pv2;\n"), ("// rest\n", "copy(more, out);\n")),
         (("out = mma.fill.f32 0.0f;\n", "out = mma.fill.f32 0.0f;\nmore = mma.fill.f32 0.0f;\n"),
          (PV, PV + "  pv2 = mma.row.col.async more, p_tile, ring[0];\n"),
-         ("  wait pv;\n", "  wait pv2;\n  wait pv;\n"), ("// rest\n", "copy(more, out);\n")),
+         ("  wait pv;\n", "  wait pv2;\n"), ("  // tail\n", "  wait pv;\n"),
+         ("// rest\n", "copy(more, out);\n")),
     ],
 )  # fmt: skip
 def test_what_could_change_a_result_stays(
