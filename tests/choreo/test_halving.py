@@ -148,7 +148,8 @@ def test_what_moved_has_its_place_in_the_source_and_a_note(consumer: Make) -> No
           ("frag f32 [64] top;\n", "frag f32 [64] top;\nfrag f32 [64, 128] other {0.0f};\n")), 9),
     ],
     ids=["while", "compound", "break behind", "one loop for exponentials and sum", "no total",
-         "a total over the lanes", "two statements on the elements", "a maximum of each element", "a factor of the row",
+         "a total over the lanes", "two statements on the elements", "a maximum of each element",
+         "a factor of the row",
          "another accumulator behind the wait", "over the matrix", "another special function",
          "memory behind the wait", "another matrix"],
 )  # fmt: skip
