@@ -1,6 +1,6 @@
 """Time the variants of variants.cuh and the generated kernels against FlashAttention-3.
 
-    PYTHON benchmarks/tuning/tune.py LIBRARY [--seconds S] [--rounds N] [--shapes S,..] [--without NAME,..]
+    PYTHON benchmarks/tuning/tune.py LIBRARY [--seconds S] [--rounds N] [--shapes S,..] [--without "NAME;.."]
 
 PYTHON is an interpreter with torch and flash_attn_interface (the environment `main`), LIBRARY what
 README.md beside this file says how to build. Windows of some tenths of a second in seeded random
@@ -119,13 +119,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shapes", default="4096,8192,16384")
-    parser.add_argument("--without", default="", help="names that are not timed")
+    parser.add_argument("--without", default="", help="names that are not timed, with semicolons between")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     import torch
 
     library = Library(options.library)
-    unwanted = options.without.split(",")
+    unwanted = options.without.split(";")
     library.timed = [name for name in library.names if name not in unwanted]
     shapes = [int(s) for s in options.shapes.split(",")]
     results = {s: measure(library, s, options.seconds, options.rounds) for s in shapes}
