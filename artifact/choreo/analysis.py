@@ -14,6 +14,7 @@ from artifact.choreo import syntax
 from artifact.choreo.arrivals import check_arrivals
 from artifact.choreo.barriers import check_barriers
 from artifact.choreo.calls import check_calls
+from artifact.choreo.comparisons import check_comparisons
 from artifact.choreo.conversions import check_conversions
 from artifact.choreo.definitions import check_definitions
 from artifact.choreo.diagnostics import Diagnostics
@@ -116,6 +117,7 @@ def _run(tables: Tables, diagnostics: Diagnostics, headers: tuple[str, ...]) -> 
     plan_fragments(tables, diagnostics)
     if diagnostics.failed:
         return
+    check_comparisons(tables, diagnostics)
     plan_locals(tables, diagnostics, values, places)
     plan_mmas(tables, diagnostics, values, places)
     plan_futures(tables, diagnostics)

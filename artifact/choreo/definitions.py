@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from artifact.choreo import syntax
+from artifact.choreo.comparisons import read_whole
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.traverse import own
@@ -46,6 +47,8 @@ class _Definitions:
         uses = self.tables.uses
         for place, symbol in self._local_reads(stmt):
             self._read(place, symbol, states)
+        for name in read_whole(stmt):
+            self._read(name, uses[name], states)
         match stmt:
             case syntax.LocalDecl():
                 (symbol,) = self.tables.declares[stmt]

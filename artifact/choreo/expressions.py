@@ -28,6 +28,7 @@ from artifact.choreo.arithmetic import (
     literal_type,
     same_after,
 )
+from artifact.choreo.comparisons import ABOVE
 from artifact.choreo.constant_rules import by_zero, check_indices, shifts
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.names import bound_of
@@ -42,6 +43,7 @@ _ARITY = {
     "cdiv": 2,
     "__fmaf": 3,
     "__any": 1,
+    ABOVE: 2,
 }
 
 
@@ -339,6 +341,9 @@ class Expressions:
             for arg in expr.args:
                 self.type_of(arg)
             return "f32"
+        if expr.name == ABOVE:
+            # Fragments, not values.
+            return "bool"
         if expr.name == "__any":
             self.type_of(expr.args[0])
             return "bool"

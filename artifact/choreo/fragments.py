@@ -3,9 +3,9 @@
 Rules (co-language.md, 10):
 
 * Layouts follow from use: accumulators and register operands of MMAs; what ``mma.load`` loads is
-  a register operand [R]; destinations of reductions are row vectors; then ``copy`` and ``apply``
-  carry a layout on, until nothing changes. A fragment that nothing anchors is an error [R]: its
-  registers would be a guess.
+  a register operand [R]; destinations of reductions and limits of ``__above`` are row vectors; then
+  ``copy`` and ``apply`` carry a layout on, until nothing changes. A fragment that nothing anchors
+  is an error [R]: its registers would be a guess.
 * A fragment belongs to whole warpgroups.
 * In ``apply {i, j} in x.span`` a two-dimensional fragment is read and written at exactly
   ``(i, j)``, a row vector at ``(i)`` [R]; outside of ``apply`` there are no elements [R].
@@ -20,6 +20,7 @@ Rules (co-language.md, 10):
 from __future__ import annotations
 
 from artifact.choreo import syntax
+from artifact.choreo.comparisons import compared
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.local_buffers import written_locals
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
@@ -68,6 +69,8 @@ class _Fragments:
         for stmt in stmts:
             if isinstance(stmt, syntax.Reduce | syntax.AllReduce):
                 self._row(self.tables.uses[stmt.target])
+            for _, limit in compared(stmt):
+                self._row(self.tables.uses[limit])
         while self._propagate(stmts):
             pass
         for symbol in self.all:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from artifact.choreo import syntax
+from artifact.choreo.comparisons import read_whole
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.event_check import EventCheck
 from artifact.choreo.events import Uses
@@ -80,6 +81,8 @@ class _Hazards(EventCheck):
     def _accesses(self, stmt: syntax.Stmt) -> Iterator[tuple[syntax.Node, Symbol, bool]]:
         """Fragments that a statement itself touches, and whether it writes them."""
         uses = self.tables.uses
+        for name in read_whole(stmt):
+            yield name, uses[name], False
         match stmt:
             case syntax.MmaFill() | syntax.MmaLoad():
                 yield stmt, self.tables.fills[stmt], True

@@ -151,6 +151,20 @@ class Fragment:
                 total = values.sum(axis=1, keepdims=True)
         self.target(node)[...] = total
 
+    def above(self, limit: Fragment, node: syntax.Node) -> Array:
+        """Whether a thread has an element above its row's limit: ``[8, 4]``, by row and lane.
+
+        As the runtime compares (fragment.cuh): by bit patterns, and a limit with a sign gives true.
+        """
+        import numpy as np
+
+        elements, bounds = (
+            np.ascontiguousarray(f.values(node), np.float32).view(np.int32) for f in (self, limit)
+        )
+        over = (bounds < 0) | (elements.max(axis=(1, 3)) > bounds)
+        rows: Array = over[: ROWS // 2] | over[ROWS // 2 :]
+        return rows
+
     def copy(self, source: Fragment, node: syntax.Node) -> None:
         """Become what another is."""
         self.target(node)[...] = source.values(node)

@@ -50,6 +50,7 @@ class Threads(Agent):
         self.mask = mask
         self.places = Places(self.values, block.memory, block.tensors, block.report)
         self.fragments: dict[Symbol, Fragment] = {}
+        self.values.fragments = self.fragments
         self.mmas: list[tuple[Operation, tuple[Fragment, ...]]] = []
         self.futures: dict[Symbol, Operation] = {}
         self.own: dict[Symbol, int] = {}

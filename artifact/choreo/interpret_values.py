@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import ALIASES, FLOATS, INTEGERS, common, divide, fold, fold_call
+from artifact.choreo.comparisons import ABOVE
 from artifact.choreo.interpret_error import Report
 from artifact.choreo.interpret_locals import Lanes, LocalBuffer
 from artifact.choreo.interpret_memory import round_bf16
@@ -19,6 +20,8 @@ from artifact.choreo.tables import Symbol, Tables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from artifact.choreo.interpret_fragments import Fragment
 
     Array = NDArray[Any]
 
@@ -61,6 +64,7 @@ class Values:
         variables: What every symbol is at the moment: scalars, loop and parallel variables.
         bounds: The bounds of bounded variables.
         element: What a fragment's element is at the place at hand; null outside of ``apply``.
+        fragments: The rows that the threads' warp has of every fragment.
         locals: The local buffers of the group's threads.
         lanes: Which of those threads compute at the place at hand.
     """
@@ -75,6 +79,7 @@ class Values:
         self.variables = variables
         self.bounds: dict[Symbol, int] = {}
         self.element: Callable[[syntax.Element], Value] | None = None
+        self.fragments: Mapping[Symbol, Fragment] = {}
         self.locals: dict[Symbol, LocalBuffer] = {}
         self.lanes = Lanes.of(0)
         self._tables = tables
@@ -241,6 +246,9 @@ class Values:
                 return bool(np.any(self.of(node.args[0])))
             finally:
                 self.lanes = outer
+        if node.name == ABOVE:
+            matrix, limit = (self.fragments[self._tables.uses[name]] for name in node.args)
+            return matrix.above(limit, node)
         if type_ in INTEGERS:
             values = [self.of(argument) for argument in node.args]
             if not any(map(_is_array, values)):

@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 from artifact.choreo import syntax
+from artifact.choreo.comparisons import ABOVE
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.kinds import (
     ARGUMENTS,
@@ -129,8 +130,23 @@ class _Names(Scopes):
                 self._each((node.index, node.order))
             case syntax.Wildcard():
                 pass
+            case syntax.BuiltinCall(name=name) if name == ABOVE:
+                for arg in node.args:
+                    self._whole_fragment(arg)
             case _:
                 self._each(tuple(syntax.children(node)))
+
+    def _whole_fragment(self, node: syntax.Expr) -> None:
+        if isinstance(node, syntax.Name):
+            self.use(node, FRAGMENTS, "a fragment")
+            return
+        self.diagnostics.error(
+            "wrong-kind",
+            node,
+            "this is a value, but a fragment is needed here",
+            rule=f"{ABOVE} compares a fragment with a row vector of limits",
+            repair=f"name both: {ABOVE}(acc, limit)",
+        )
 
     def _view_base(self, base: syntax.Name) -> None:
         symbol = self.scope.find(base.id)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from artifact.choreo import syntax
+from artifact.choreo.comparisons import read_whole
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.threads import warpgroups, whole
@@ -134,6 +135,8 @@ class _Owners:
     def _accesses(self, stmt: syntax.Stmt) -> Iterator[Found]:
         """What a statement itself reads and writes, its reads first."""
         uses = self.tables.uses
+        for name in read_whole(stmt):
+            yield name, uses[name], "read"
         match stmt:
             case syntax.FragDecl() | syntax.LocalDecl():
                 if stmt.init is not None:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import fold, fold_call, fold_unary, same_after
+from artifact.choreo.comparisons import is_comparison
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.traverse import Places, bodies, changed_name, own, statements
@@ -228,6 +229,8 @@ class ThreadValues:
         if isinstance(node, syntax.BuiltinCall) and node.name == "__any" and _of_one_warp(mask):
             # A warp agrees on it, whatever its threads have.
             return False
+        if is_comparison(node):
+            return True
         if isinstance(node, syntax.Element):
             base = self._tables.uses.get(node.base)
             if base is not None and base.kind == "fragment":

@@ -49,6 +49,29 @@ __device__ __forceinline__ void reduce_max(float (&out)[2], const float (&acc)[k
   }
 }
 
+// Whether some element that this thread owns is greater than its row's limit; perhaps also true where a limit is
+// negative or an element is a NaN. The bit patterns are compared as signed integers, of which one instruction
+// (VIMNMX3) takes the maximum of three: two elements a step, where FMNMX takes one. For a limit without a sign the
+// order is that of the floats: patterns of floats >= 0 are in their order, and one with a sign is a negative integer,
+// below them all. Negative floats are in the opposite order, so a limit with a sign (also -0) gives true.
+template <int kRegisters>
+__device__ __forceinline__ bool above(const float (&acc)[kRegisters], const float (&limit)[2]) {
+  bool found = false;
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    // Two chains, as in reduce_max.
+    int top[2] = {__float_as_int(acc[element(row, 0)]), __float_as_int(acc[element(row, 1)])};
+#pragma unroll
+    for (int e = 2; e < kRegisters / 2; e += 2) {
+      int& chain = top[e / 2 % 2];
+      chain = __vimax3_s32(chain, __float_as_int(acc[element(row, e)]), __float_as_int(acc[element(row, e + 1)]));
+    }
+    const int bound = __float_as_int(limit[row]);
+    found = found || bound < 0 || max(top[0], top[1]) > bound;
+  }
+  return found;
+}
+
 // A row vector's partial sums of the four lanes become their sum, in all four.
 __device__ __forceinline__ void all_reduce_sum(float (&v)[2]) {
 #pragma unroll

@@ -221,6 +221,10 @@ def test_the_loop_of_v5_is_ordered_as_it_is_written(tmp_path: Path) -> None:
     # Two exponentials of the scale, 32 of each half; PV is waited for between them.
     assert len(exponentials) == 66 and len(rounded) == 32
     assert vote < exponentials[0] and exponentials[33] < waits[1] < exponentials[34]
+    # Two elements of a row are held against its limit by one instruction, and by no other.
+    compared = where("VIMNMX3")
+    assert len(compared) == 30 and all(waits[0] < place < vote for place in compared)
+    assert not any(waits[0] < place < vote for place in where("FMNMX"))
     # A row's lanes exchange only behind the vote; P's first half is rounded beside the second.
     assert (
         all(vote < place < exponentials[1] for place in where("SHFL")) and len(where("SHFL")) == 4

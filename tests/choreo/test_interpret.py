@@ -95,6 +95,10 @@ OUTPUT = (
 )
 
 
+# Each step finds the exact maxima, as if every limit were negative.
+LIMIT = ("grown = __any(__above(acc_s, row_limit));", "grown = __any(true);")
+
+
 @pytest.mark.parametrize(("seq", "heads", "ctas", "seed"), [(512, 1, 1, 0), (384, 2, 2, 1)])
 def test_what_was_added_up_is_rescaled_where_a_maximum_grows(
     edited: Make, seq: int, heads: int, ctas: int, seed: int
@@ -106,6 +110,20 @@ def test_what_was_added_up_is_rescaled_where_a_maximum_grows(
         found = edited("v5", edit).run(given, {"ctas": ctas}, seed=seed).tensors["O"]
         with pytest.raises(AssertionError):
             assert_attention(found, given)
+
+
+def test_limits_below_zero_change_no_result(edited: Make) -> None:
+    """Scores far below zero: their limits say "perhaps", and maxima that did not grow stay."""
+    given = inputs(1, 384, 1)
+    # One direction that all queries share, and all keys against it: scores of about -200.
+    given["Q"][..., 0], given["K"][..., 0] = 16, -12.5
+    given.update(tasks(1, 1, 3, 1))
+    for edits in ((), (LIMIT,)):
+        found = edited("v5", *edits).run(given, {"ctas": 1}).tensors["O"]
+        assert_attention(found, given)
+    # The inputs are such that the limits are below zero.
+    scores = np.einsum("bshd,bthd->bhst", given["Q"], given["K"])
+    assert np.max(scores) + 63 < 0
 
 
 def test_a_wrong_mask_is_not_within_tolerance(edited: Make) -> None:
