@@ -151,8 +151,11 @@ def test_an_element_that_equals_its_limit_is_not_above(program: Make) -> None:
 @pytest.mark.parametrize("limit", [-1.0, -0.0, float("-inf")])
 def test_a_limit_with_a_sign_is_perhaps_exceeded(program: Make, limit: float) -> None:
     x = np.zeros((64, 64), np.float32)
+    # As integers -0.5 is less than -1.0.
+    below = "apply {i, j} in acc.span\n  acc.at(i, j) = -0.5f;\n"
     for limits in ((limit, 8.0), (8.0, limit)):
-        assert (ran(program, "over = __above(acc, limit);\n" + SHOW, *limits, x) == 1).all()
+        body = f"{below}over = __above(acc, limit);\n{SHOW}"
+        assert (ran(program, body, *limits, x) == 1).all()
 
 
 def test_a_thread_does_not_decide_for_its_warp(program: Make) -> None:
