@@ -2,8 +2,6 @@
 // and what the language has no word for. docs/tuning.md says what came of each flag.
 #pragma once
 
-#include <climits>
-
 #include "runtime/device/barrier.cuh"
 #include "runtime/device/copy.cuh"
 #include "runtime/device/fragment.cuh"
@@ -128,7 +126,7 @@ __device__ __forceinline__ bool exceeds(const float (&acc)[64], const float (&li
       second = __vimax3_s32(second, __float_as_int(acc[cu::element(row, e + 2)]), __float_as_int(acc[cu::element(row, e + 3)]));
     }
     first = __vimax3_s32(first, __float_as_int(acc[cu::element(row, 30)]), __float_as_int(acc[cu::element(row, 31)]));
-    over = over || max(first, second) > (limit[row] >= 0.0f ? __float_as_int(limit[row]) : INT_MIN);
+    over = over || limit[row] < 0.0f || max(first, second) > __float_as_int(limit[row]);
   }
   return over;
 }
