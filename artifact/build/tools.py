@@ -93,6 +93,8 @@ class Tools:
             places.append(("$CUTE_HOME", self.cutlass.include.parent))
         if self.compiler_include is not None:
             places.append(("$CHOREO_INCLUDE", self.compiler_include))
+        # nvcc may have been found by a link that lies elsewhere.
+        text = re.sub(rf"{re.escape(str(self.nvcc.path))}(?![\w.-])", "$CUDA_HOME/bin/nvcc", text)
         # The longest first: a package of the headers may lie inside the toolkit's environment.
         for name, place in sorted(places, key=lambda pair: -len(str(pair[1]))):
             text = re.sub(rf"{re.escape(str(place))}(?![\w.-])", name, text)

@@ -299,6 +299,20 @@ def test_a_kernel_that_includes_cutlass_needs_it(
     assert "CUTE_HOME" not in log and log.startswith("$ $CUDA_HOME/bin/nvcc ")
 
 
+def test_a_log_names_nvcc_by_its_toolkit_also_where_path_finds_a_link(
+    native_artifact: Path, native_tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "links/nvcc"
+    link.parent.mkdir()
+    link.write_text(f'#!/bin/sh\nexec {native_tools / "bin/nvcc"} "$@"\n')
+    link.chmod(0o755)
+    monkeypatch.delenv("CUDA_HOME")
+    monkeypatch.setenv("PATH", f"{link.parent}:{os.environ['PATH']}")
+    build(native_artifact, "one")
+    log = (native_artifact / "build/one-nvcc.log").read_text()
+    assert log.startswith("$ $CUDA_HOME/bin/nvcc ") and str(tmp_path) not in log
+
+
 def test_skip_build_takes_exactly_what_the_record_says(native_artifact: Path) -> None:
     with pytest.raises(NotBuilt) as missing:
         build(native_artifact, "one", skip=True)
