@@ -34,7 +34,7 @@ for backend in "$@"; do
         "${parameter[@]}" >"$work/out" 2>&1
       code=$?
       summary=$(grep -E "SUMMARY" "$work/out")
-      gates=$(grep -E "^gates" "$work/out")
+      gates=$(grep -E "^ *gates" "$work/out")
       echo "$backend S=$seq $tool: exit $code; ${summary:-no summary}; ${gates:-no gates}"
       case "$code $summary" in
       "0 "*" 0 errors" | "0 "*" 0 hazards displayed (0 errors, 0 warnings)") ;;
