@@ -33,6 +33,9 @@ enum Flag : int {
   kHalves = 1 << 20,      // the first half of P is converted beside the exponentials of the second
   kPeek = 1 << 21,        // K's barrier is asked before it is needed; only the first warpgroup in turn waits for K and V
   kIntegers = 1 << 22,    // local maxima: the elements are held against the limit as integers, two an instruction
+  kWarpLoader = 1 << 23,  // a whole warp waits for free slots, and one of its threads loads
+  kLoadFence = 1 << 24,   // a proxy fence after Q was loaded into registers
+  kPlainLaunch = 1 << 25,  // launched without the attribute of a cluster of one
   // Diagnosis: something is left out, the result is wrong.
   kNoLoad = 1 << 7,
   kNoSoftmax = 1 << 8,

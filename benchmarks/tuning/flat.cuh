@@ -58,9 +58,11 @@ flat(unsigned S, const unsigned* __restrict__ tasks, const unsigned* __restrict_
 
   if (p == 0) {
     cu::setreg_dec<24>();
-    if (t == 0 || (t == 32 && (F & kTwoLoaders))) {
+    const bool elected = !(F & kWarpLoader) || t == 0;
+    if (t == 0 || (t == 32 && (F & kTwoLoaders)) || (t < 32 && (F & kWarpLoader))) {
       unsigned k_order = 0, v_order = 0, q_order = 0;
       auto load = [&](unsigned char* tile, const CUtensorMap* map, uint64_t* full, int row, int panel) {
+        if (!elected) return;
         cu::mbarrier_arrive_expect(full, kTile);
         if (kPair)
           cute::SM90_TMA_LOAD_MULTICAST_3D::copy(map, full, uint16_t(3), cu::kEvictLast, tile + rank * (kTile / 2), 0, row,
@@ -73,15 +75,18 @@ flat(unsigned S, const unsigned* __restrict__ tasks, const unsigned* __restrict_
         if (position >= end) break;
         const unsigned packed = tasks[position];
         const int row = first_row(packed), panel = first_panel(packed);
-        if (t == 0) {
+        const bool loads_k = t == 0 || (F & kWarpLoader);
+        if (loads_k) {
           cu::mbarrier_wait(qe, (q_order++ & 1) ^ 1);
           if (F & kDynamic) *drawn = packed;
-          cu::mbarrier_arrive_expect(qf, kTile);
-          cu::tma_load(q_tile, &q_map, qf, cu::kEvictFirst, 0, row + int(query_tile(packed) * 128), panel);
+          if (elected) {
+            cu::mbarrier_arrive_expect(qf, kTile);
+            cu::tma_load(q_tile, &q_map, qf, cu::kEvictFirst, 0, row + int(query_tile(packed) * 128), panel);
+          }
         }
         for (unsigned issue = 0; issue <= top_tile(packed); ++issue) {
           const int bn = int(top_tile(packed) - issue);
-          if (t == 0) {
+          if (loads_k) {
             cu::mbarrier_wait(&ke[k_order % kKs], (k_order / kKs & 1) ^ 1);
             load(k_buf + k_order % kKs * kTile, &k_map, &kf[k_order % kKs], row + bn * 128, panel);
             ++k_order;
@@ -218,6 +223,7 @@ flat(unsigned S, const unsigned* __restrict__ tasks, const unsigned* __restrict_
         cu::mbarrier_wait(qf, q_order++ & 1);
       }
       load_q(q, q_tile, cid * 64);
+      if (F & kLoadFence) cu::fence_async_proxy();
       cu::mbarrier_arrive_warp(qe);
       if (kPair && rank == 0) {
         // The pair's first KV tile lies right of this query tile's diagonal.

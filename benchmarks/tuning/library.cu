@@ -72,7 +72,7 @@ struct Implementation {
   std::function<void()> launch;
 };
 
-// Launches `kernel` on `grid` CTAs, in clusters of `cluster`.
+// Launches `kernel` on `grid` CTAs, in clusters of `cluster`; 0 without that attribute.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, int threads, int shared, unsigned cluster, Arguments... arguments) {
   choreo::abend_true(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
@@ -84,7 +84,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, int threads, int shared, u
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim = {cluster, 1, 1};
   to.attrs = &attribute;
-  to.numAttrs = 1;
+  to.numAttrs = cluster ? 1 : 0;
   choreo::abend_true(cudaLaunchKernelEx(&to, kernel, Parameters(arguments)...));
 }
 
@@ -108,7 +108,7 @@ Implementation flat_variant(const char* name) {
             constexpr bool pair = (F & kCluster) != 0;
             const Lists& lists = pair ? n.pairs : (F & kDynamic) ? n.drawn : n.single;
             if (F & kDynamic) choreo::abend_true(cudaMemsetAsync(n.counter, 0, sizeof(unsigned)));
-            launch(flat<F>, dim3(unsigned(n.sms)), 384, kFlatShared<F>, pair ? 2 : 1, unsigned(n.seq), lists.tasks,
+            launch(flat<F>, dim3(unsigned(n.sms)), 384, kFlatShared<F>, pair ? 2 : (F & kPlainLaunch) ? 0 : 1, unsigned(n.seq), lists.tasks,
                    lists.offsets, n.counter, n.map(n.q, 128, 2), n.map(n.k, 128, pair ? 1 : 2),
                    n.map(n.v, 128, pair ? 1 : 2), n.map(n.o, 64, 2));
           }};
@@ -120,6 +120,15 @@ Implementation three_variant(const char* name) {
             const Setting& n = setting;
             launch(three<F>, dim3(unsigned(n.sms)), 512, kThreeShared, 1, unsigned(n.seq), n.tall.tasks, n.tall.offsets,
                    n.map(n.q, 64, 2), n.map(n.k, 128, 2), n.map(n.v, 128, 2), n.map(n.o, 64, 2));
+          }};
+}
+
+// v5 as generated, launched as the variants are: with the attribute of a cluster of one.
+Implementation generated_v5_with_attribute() {
+  return {"v5, cluster attribute", [] {
+            const Setting& n = setting;
+            launch(attention_v5_kernel, dim3(unsigned(n.sms)), 384, 197712, 1, n.single.tasks, n.single.offsets, unsigned(n.seq),
+                   n.map(n.o, 64, 2), n.map(n.q, 128, 2), n.map(n.k, 128, 2), n.map(n.v, 128, 2));
           }};
 }
 
