@@ -22,6 +22,9 @@ Rules [R]. The statement moves only where all of them hold, else the order is th
   accumulates, with another MMA in flight that was issued in the same trip: without one there is
   nothing to run beside.
 * The loop has no ``break``, ``continue`` or ``return``.
+* Behind the loop, in its block, the first statement that names the accumulator is an MMA or a
+  store of it. An addition there would become one FMA with the last trip's product, which nvcc makes
+  of no product in the loop; and where nothing names it, another variable may have its name.
 * The vector's value from before the loop is never read, so that it can be one: in the body and
   behind the loop the first statement that names it gives it a new value in every row (behind the
   loop, also none where its scope ends there).
@@ -142,6 +145,9 @@ class _Sinking:
         before = block.body[: self.places.index(loop)]
         rest = self.places.after(loop)
         if not self._renewed(loop.body.body, vector):
+            return False
+        used = self._first(rest, accumulator)
+        if used == len(rest) or not isinstance(rest[used], syntax.Mma | syntax.MmaStore):
             return False
         # Where nothing is sure to renew it, its scope must end before anything else can read it.
         unread = self._first(rest, vector) == len(rest) or self._renewed(rest, vector)

@@ -201,6 +201,9 @@ def test_other_forms_move_too(consumer: Make, edits: tuple[tuple[str, str], ...]
             ("frag f32 [64] scale;\n", ""),
             ("  acc = mma.fill", "  frag f32 [64] scale;\n  acc = mma.fill"),
         ),
+        (("// rest\n", SUM_OF_OUT),),
+        (("// rest\n", "copy(other, out);\n"), ("frag f32 [64] top;", "frag f32 [64] top;\n"
+          "frag f32 [64, 128] other {0.0f};")),
     ],
     ids=["accumulator read behind", "accumulator read before the product",
          "accumulator read in a branch", "vector written behind", "vector written beside another",
@@ -211,7 +214,8 @@ def test_other_forms_move_too(consumer: Make, edits: tuple[tuple[str, str], ...]
          "no product to run beside", "accumulator not filled", "accumulator subnormal",
          "a product of no trip", "vector copied from itself", "over another fragment",
          "vector multiplied", "factor of each element", "sum",
-         "constant", "half of the columns", "more in the loop over elements", "vector of one trip"],
+         "constant", "half of the columns", "more in the loop over elements", "vector of one trip",
+         "accumulator summed behind the loop", "accumulator copied behind the loop"],
 )  # fmt: skip
 def test_what_could_change_a_result_stays(
     consumer: Make, edits: tuple[tuple[str, str], ...]
@@ -220,6 +224,29 @@ def test_what_could_change_a_result_stays(
     assert not made.tables.moved
     # Not only because the moved tree would break a rule.
     assert sinking.sink_scalings(made.tables, Places(made.tables.function)) is None
+
+
+@pytest.mark.parametrize(
+    ("rest", "moved"),
+    [
+        ("last = mma.row.col.async out, p_tile, ring[0];\nwait last;\n", 3),
+        ("", 0),
+        ("mutable u32 out = 1;\n", 0),
+        ("frag f32 [64, 128] out {0.5f};\nlast = mma.row.col.async out, p_tile, ring[0];\n"
+         "wait last;\nmma.store out, q_tile.subspan(64, 128).at(cid, 0);\n", 0),
+    ],
+    ids=["a product", "nothing", "a scalar with its name", "a fragment with its name"],
+)  # fmt: skip
+def test_the_accumulator_itself_is_scaled_behind_the_loop(
+    consumer: Make, rest: str, moved: int
+) -> None:
+    # It is of the outer block, so that the inner one may hide its name.
+    text = pipeline(
+        ("frag f32 [64] scale;\n", ""),
+        ("foreach {step}", "{\nfrag f32 [64] scale;\nout = mma.fill.f32 0.0f;\nforeach {step}"),
+        ("// rest\n", f"{rest.replace('last', 'more')}{RENEWED}}}\n"),
+    )
+    assert len(consumer(text).clean().tables.moved) == moved
 
 
 def outer(rest: str, before: str = "") -> str:
@@ -270,6 +297,7 @@ def test_two_accumulators_share_a_vector(consumer: Make) -> None:
         ("  wait qk;\n", "  pv2 = mma.row.col.async more, p_tile, ring[0];\n  wait qk;\n"),
         ("  wait pv;\n", "  wait pv, pv2;\n"),
         ("  // tail\n", SCALING.replace("out", "more")),
+        ("// rest\n", "mma.store more, q_tile.subspan(64, 128).at(cid, 0);\n"),
     )
     made = consumer(text).clean()
     assert len(made.tables.moved) == 5
