@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from artifact.choreo import syntax
+from artifact.choreo.comparisons import is_comparison
 from artifact.choreo.emit_apply import emit_apply
 from artifact.choreo.emit_beside import written_beside
 from artifact.choreo.emit_calls import emit_call
@@ -31,6 +32,7 @@ from artifact.choreo.emit_transfers import (
 from artifact.choreo.emit_turns import emit_turns
 from artifact.choreo.emit_views import declare_view
 from artifact.choreo.traverse import changed_name
+from artifact.choreo.votes import VOTE
 
 _DECLARED_BEFORE = syntax.SharedDecl | syntax.EventDecl
 """What stands at the kernel's start, whatever block it is declared in."""
@@ -171,7 +173,7 @@ def _foreach(ctx: Context, node: syntax.Foreach, depth: int = 0) -> None:
     symbol = ctx.tables.declares[node][depth]
     bound = ctx.text(node.bounds[depth], 9)
     with ctx.names.scope():
-        if _assigned_in(ctx, node.bounds[depth], node.body):
+        if _may_change(ctx, node.bounds[depth], node.body):
             # The number of trips is what it was before the first one.
             name = ctx.names.fresh(f"{symbol.name}_bound")
             ctx.out.line(f"const {ctx.cxx_type(symbol)} {name} = {bound};")
@@ -184,9 +186,20 @@ def _foreach(ctx: Context, node: syntax.Foreach, depth: int = 0) -> None:
             _foreach(ctx, node, depth + 1)
 
 
+def _may_change(ctx: Context, bound: syntax.Expr, body: syntax.Block) -> bool:
+    """Whether a bound could have another value after a trip, or is too dear to ask each time."""
+    for node in syntax.walk(bound):
+        # Fragments change in many ways, and other threads write to a tensor.
+        if is_comparison(node) or (isinstance(node, syntax.BuiltinCall) and node.name == VOTE):
+            return True
+        if isinstance(node, syntax.Element) and ctx.symbol(node.base).kind == "tensor":
+            return True
+    return _assigned_in(ctx, bound, body)
+
+
 def _assigned_in(ctx: Context, bound: syntax.Expr, body: syntax.Block) -> bool:
     names = [n for n in syntax.walk(bound) if isinstance(n, syntax.Name)]
-    read = {ctx.symbol(n) for n in names if ctx.symbol(n).kind in ("mutable", "local", "tensor")}
+    read = {ctx.symbol(n) for n in names if ctx.symbol(n).kind in ("mutable", "local")}
     if not read:
         return False
     for node in syntax.walk(body):

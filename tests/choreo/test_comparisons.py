@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from artifact.choreo.compiler import compile_text
 from artifact.choreo.interpret import InterpreterError
 from artifact.choreo.interpret_memory import round_bf16
+from tests.choreo.conftest import _CONSUMER, _THREADS
 
 Make = Callable[..., Any]
 
@@ -164,3 +166,28 @@ def test_a_thread_does_not_decide_for_its_warp(program: Make) -> None:
     with pytest.raises(InterpreterError) as caught:
         made.run({"X": x, "O": x}, {"most": 0.5, "other": 0.5})
     assert caught.value.fault == "unsupported"
+
+
+# Bounds ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "apply {i} in limit.span\n  limit.at(i) = limit.at(i) + 100.0f;",
+        "reduce_max(limit, acc, 1);",
+        "copy(limit, other);",
+        "acc = mma.fill.f32 200.0f;",
+    ],
+    ids=["apply", "reduction", "copy", "fill"],
+)
+def test_a_bound_looks_at_the_elements_once(change: str) -> None:
+    body = (
+        f"{BEGIN}frag f32 [64] other {{100.0f}};\n"
+        f"foreach {{z}} in [__any(__above(acc, limit)) ? 4 : 2] {{\n{change}\n}}\n"
+        "apply {i} in limit.span\n  other.at(i) = limit.at(i);"
+    )
+    cuda = compile_text(_THREADS.replace("BODY", _CONSUMER.replace("BODY", body)), "t.co").cuda
+    (bound,) = re.findall(r"const int z_bound = (.*);", cuda)
+    assert "above" in bound
+    assert "for (int z = 0; z < z_bound; ++z) {" in cuda

@@ -94,6 +94,13 @@ def test_the_number_of_trips_is_what_it_was(change: str) -> None:
     assert "for (int i = 0; i < a[1]; ++i) {" in kept
 
 
+def test_a_bound_in_a_tensor_is_read_once() -> None:
+    # Others may write to it.
+    lines = emitted("foreach {i} in [__to<s32>(X.at(n))] {\n  mutable k = 0;\n}")
+    assert "const int i_bound = int(X[n]);" in lines
+    assert "for (int i = 0; i < i_bound; ++i) {" in lines
+
+
 def test_a_helper_gets_a_tile_of_shared_memory() -> None:
     lines = emitted("shared bf16 [64, 64] ring[2];\ncall helper(ring[n % 2], ring[0]);")
     *_, call = lines
