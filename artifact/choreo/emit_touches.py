@@ -110,8 +110,19 @@ class Touches:
         names = [n for n in syntax.walk(node) if isinstance(n, syntax.Name)]
         if not names or any(uses.get(n) in changing for n in names):
             return False
-        # Another thread's memory is read where the program says so, and nowhere else.
+        # A condition may guard what is hoisted: an element that is not there for every index, in
+        # another thread's memory besides, or a division by zero.
         return not any(
-            isinstance(n, syntax.Element) and (self.is_matrix(n) or uses[n.base].kind == "tensor")
+            self.fragment(n) is None or self.is_matrix(n)
+            if isinstance(n, syntax.Element)
+            else self._undefined(n)
             for n in syntax.walk(node)
+        )
+
+    def _undefined(self, node: syntax.Node) -> bool:
+        """Whether integers exist for which an operation has no value in C++."""
+        return (
+            isinstance(node, syntax.Binary)
+            and node.op in ("/", "%", "<<", ">>")
+            and self._tables.types.get(node) != "f32"
         )

@@ -83,6 +83,30 @@ def test_what_an_element_changes_is_not_computed_before() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        "if (k < 8) acc.at(i, j) = acc.at(i, j) + buf.at(k) * s.at(i);",
+        "acc.at(i, j) = k < 8 ? buf.at(k) * s.at(i) : acc.at(i, j);",
+        "if (k < 8 && buf.at(k) * s.at(i) > 1.0f) acc.at(i, j) = 0.0f;",
+        "if (k < 8) acc.at(i, j) = acc.at(i, j) + bufs[k].at(0) * s.at(i);",
+        "if (k < 8) acc.at(i, j) = acc.at(i, j) + __to<f32>(8 / k) * s.at(i);",
+        "if (k < 8) acc.at(i, j) = acc.at(i, j) + __to<f32>(1 << k) * s.at(i);",
+    ],
+    ids=["if", "?:", "&&", "buffer of an array", "division", "shift"],
+)
+def test_what_a_condition_guards_is_not_computed_before_it(guarded: str) -> None:
+    declared = "local f32 [8] buf {1.0f}; local f32 [2] bufs[8] {1.0f}; k = __to<s32>(c);"
+    lines = emitted(f"{declared} apply {{i, j}} in acc.span {{ {guarded} }}")
+    assert not any("const float row_" in line for line in lines)
+    # A product of two row vectors may be: both exist.
+    plain = guarded
+    for part in ("buf.at(k)", "bufs[k].at(0)", "__to<f32>(8 / k)", "__to<f32>(1 << k)"):
+        plain = plain.replace(part, "m.at(i)")
+    lines = emitted(f"{declared} apply {{i, j}} in acc.span {{ {plain} }}")
+    assert "const float row_0 = m[row] * s[row];" in lines
+
+
 def test_a_plain_value_of_the_row_needs_no_constant() -> None:
     lines = emitted("apply {i, j} in acc.span acc.at(i, j) = acc.at(i, j) * s.at(i);")
     assert not any("row_0" in line for line in lines)
