@@ -148,7 +148,9 @@ class Apply:
             shape = (len(number), len(blocks), LANES, 2)
             self._threads = np.broadcast_to(self._threads[:, None, :, None], shape)
         elif step is not None:
-            coordinates[1] = GROUP * (step // 2) + 2 * lanes + step % 2
+            column = GROUP * (step // 2) + 2 * lanes + step % 2
+            # Of every row too: a scalar that gets it is the threads' own.
+            coordinates[1] = np.broadcast_to(column, self._threads.shape)
         symbols = self._tables.declares[self._plan.node]
         for symbol, values in zip(symbols, coordinates, strict=False):
             self._values.variables[symbol] = values

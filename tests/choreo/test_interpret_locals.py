@@ -99,6 +99,21 @@ def test_both_rows_of_a_thread_count_in_their_order(program: Make) -> None:
     np.testing.assert_array_equal(found, np.array(expected, np.float32))
 
 
+def test_a_scalar_of_each_thread_takes_columns(program: Make) -> None:
+    found, _ = ran(
+        program,
+        "mutable f32 x = 0.0f;\nmutable f32 last = 0.0f;\n"
+        "apply {i, j} in acc.span {\n  x += __to<f32>(j);\n  last = __to<f32>(j);\n}\n"
+        "apply {i, j} in acc.span\n  acc.at(i, j) = j < 8 ? x : last;",
+    )
+    columns = np.arange(64)
+    lane = columns % 8 // 2
+    expected = np.where(
+        columns < 8, [2 * columns[columns % 8 // 2 == n].sum() for n in lane], 56 + 2 * lane + 1
+    )
+    np.testing.assert_array_equal(found, np.tile(round_bf16(expected.astype(np.float32)), (64, 1)))
+
+
 def test_row_vectors_write_too(program: Make) -> None:
     found, product = ran(
         program,
