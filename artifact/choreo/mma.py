@@ -8,7 +8,8 @@ Rules (co-language.md, 11):
 * An operand in shared memory is swizzled [R]: without a swizzle the address pattern of a
   descriptor does not fit a row-major tile. It begins at a multiple of 8 rows and of a whole panel
   of columns, or the swizzle's pattern would be another one; so do the panels of its buffer.
-* All 128 threads of a warpgroup execute an MMA.
+* All 128 threads of a warpgroup execute an MMA, and name the same tiles: the hardware takes one
+  descriptor for all [R]. So with ``mma.load`` and ``mma.store``, of which each thread does a part.
 * A ``mma.fill`` of zero that only its MMA follows becomes scale-d = 0 of the first step.
 * ``mma.load`` reads an operand in shared memory that an MMA could read [R].
 * ``mma.store`` writes ``[64, N]`` to a view of that shape.
@@ -20,9 +21,12 @@ from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.fragments import K_STEP, ROWS
 from artifact.choreo.tables import MmaPlan, Symbol, Tables, Term, ViewPlan
-from artifact.choreo.threads import ThreadValues, whole
+from artifact.choreo.threads import ThreadValues, warpgroups, whole
 from artifact.choreo.traverse import Places, statements
 from artifact.choreo.views import squeezed
+
+_WARPGROUP = (1 << 128) - 1
+"""The threads of the first one."""
 
 
 def plan_mmas(
@@ -51,6 +55,17 @@ def origin_terms(tables: Tables, plan: ViewPlan, dim: int) -> tuple[Term, ...]:
     if plan.base is plan.root or not isinstance(node, syntax.ViewDecl):
         return plan.added[dim]
     return (*origin_terms(tables, tables.views[node.view], dim), *plan.added[dim])
+
+
+def differs(tables: Tables, values: ThreadValues, plan: ViewPlan, mask: int) -> bool:
+    """Whether a view may be another one for some threads of a set."""
+    if plan.tile is not None and values.varies(plan.tile, mask):
+        return True
+    return any(
+        values.varies(term.index, mask)
+        for dim in range(len(plan.added))
+        for term in origin_terms(tables, plan, dim)
+    )
 
 
 class _Mmas:
@@ -108,6 +123,8 @@ class _Mmas:
         if accumulator.layout != "accumulator" or accumulator.columns != shape[0]:
             self._mismatch(stmt, f"the accumulator is not [{ROWS}, {shape[0]}]")
             return
+        for view in (stmt.a, stmt.b):
+            self._same(stmt, view)
         a = self.tables.views.get(stmt.a)
         a_plan: ViewPlan | Symbol = (
             squeezed(a) if a is not None else self.tables.uses[_base(stmt.a)]
@@ -241,6 +258,7 @@ class _Mmas:
         plan = self._shared(stmt.source)
         if plan is not None:
             self._operand(stmt.source, plan)
+            self._same(stmt, stmt.source)
 
     def store(self, stmt: syntax.MmaStore) -> None:
         """Check where an accumulator is stored."""
@@ -258,6 +276,7 @@ class _Mmas:
             return
         if plan is None:
             return
+        self._same(stmt, stmt.destination)
         plan = squeezed(plan)
         if plan.extents != (fragment.rows, fragment.columns):
             shape = ", ".join(str(e) if isinstance(e, int) else "?" for e in plan.extents)
@@ -286,6 +305,23 @@ class _Mmas:
                 "this view may begin inside a swizzle pattern",
                 rule="a stored tile begins at whole swizzle patterns: 8 rows, a panel of columns",
                 repair="use tiles of a multiple of 8 rows and of whole panels",
+            )
+
+    def _same(self, stmt: syntax.Stmt, view: syntax.View) -> None:
+        """Check that the threads of a warpgroup mean the same part of memory."""
+        plan, mask = self.tables.views.get(view), self.tables.threads.get(stmt)
+        if plan is None or mask is None:
+            return
+        parts = [mask & _WARPGROUP << 128 * group for group in warpgroups(mask)]
+        if any(differs(self.tables, self.values, plan, part) for part in parts):
+            self.diagnostics.error(
+                "operand-differs",
+                view,
+                "threads of one warpgroup name different tiles",
+                rule="a warpgroup works on one tile: where it lies may depend on the warpgroup, "
+                "not on the thread or the warp",
+                repair="compute the place from the variables of block and group-4 and from what "
+                "all threads of the warpgroup share",
             )
 
     def together(self, stmt: syntax.Stmt, *, unit: int = 128) -> None:

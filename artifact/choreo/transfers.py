@@ -22,7 +22,7 @@ from artifact.choreo import syntax
 from artifact.choreo.barriers import TRANSFERS, transfer_ids
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.meetings import must_meet_before, passes
-from artifact.choreo.mma import origin_terms
+from artifact.choreo.mma import differs
 from artifact.choreo.tables import EventPlan, Symbol, Tables, TransferPlan, WaitPlan
 from artifact.choreo.threads import ThreadValues, warpgroups, whole
 from artifact.choreo.tiles import Tiles
@@ -125,14 +125,9 @@ class _Transfers:
 
     def _differs(self, plan: TransferPlan, mask: int) -> bool:
         """Whether the tile may differ between threads of a set."""
-        for view in (plan.source, plan.target):
-            if view.tile is not None and self.values.varies(view.tile, mask):
-                return True
-            for dim in range(len(view.added)):
-                for term in origin_terms(self.tables, view, dim):
-                    if self.values.varies(term.index, mask):
-                        return True
-        return False
+        return any(
+            differs(self.tables, self.values, view, mask) for view in (plan.source, plan.target)
+        )
 
     def _same_tile(self, stmt: syntax.Transfer, plan: TransferPlan) -> None:
         if self._differs(plan, plan.threads):

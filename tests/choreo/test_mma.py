@@ -124,3 +124,48 @@ def test_a_store_may_go_to_the_tensor(consumer: Callable) -> None:
     ).clean()
     (store,) = analysed.all(syntax.MmaStore)
     assert analysed.tables.views[store.destination].root.name == "O"
+
+
+ELEMENTS = (
+    "mutable u32 some = 0;\n"
+    f"{FILL}mma.row.row acc, {A}, ring[0];\nfrag f32 [64] top;\nreduce_max(top, acc, 1);\n"
+    "apply {i, j} in acc.span {\n  if (acc.at(i, j) > 1.0f)\n    some = 1;\n}\n"
+)
+USES = [
+    "mma.row.row acc, q_tile.subspan(64, 128).at(PLACE, 0), ring[0];",
+    "mma.row.row acc, q_tile.subspan(64, 128).at(0, 0), ring[PLACE];",
+    "f = mma.row.row.async acc, q_tile.subspan(64, 128).at(0, 0), ring[PLACE];\nwait f;",
+    "a = mma.load q_tile.subspan(64, 128).at(PLACE, 0);\nmma.row.row acc, a, ring[0];",
+    "mma.store acc, ring[1].subspan(64, 128).at(PLACE, 0);",
+    "mma.store acc, ring[PLACE].subspan(64, 128).at(0, 0);",
+    "mma.store acc, o.subspan(64, 128).at(PLACE, 0);",
+    "v = ring[1].subspan(64, 128).at(PLACE, 0);\nmma.store acc, v;",
+]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "t % 2",
+        "ids.at(t) % 2",
+        "some",
+        "__any(__above(acc, top)) ? 1 : 0",
+        "k",
+        "t / 64",
+    ],
+)
+@pytest.mark.parametrize("use", USES)
+def test_the_threads_of_a_warpgroup_name_one_tile(consumer: Callable, use: str, place: str) -> None:
+    computed = "k = some + 1 - 1;\n" if place == "k" else ""
+    found = consumer(f"{ELEMENTS}{computed}{use.replace('PLACE', place)}")
+    assert "operand-differs" in found.codes
+    # Beside it only what follows from a place that is not known.
+    assert set(found.codes) <= {"operand-differs", "unwaited-load"}
+
+
+@pytest.mark.parametrize("place", ["cid", "p - 1", "ids.at(tile) % 2", "n % 2", "k", "m"])
+@pytest.mark.parametrize("use", USES)
+def test_a_tile_may_depend_on_the_warpgroup(consumer: Callable, use: str, place: str) -> None:
+    computed = "k = 2 - p;\nmutable u32 m = 0;\nif (cid == 1)\n  m = 1;\n"
+    found = consumer(f"{ELEMENTS}{computed}{use.replace('PLACE', place)}")
+    assert "operand-differs" not in found.codes
