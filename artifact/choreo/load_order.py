@@ -10,7 +10,8 @@ What comes before is known where the same threads get to the write and then to t
 they wait for an event that is triggered behind the write, or where a loop does not change the part.
 That both touch one part is known where their places differ by constants. An update in place (load a
 tile, compute, store it) is none of these. Nothing is said where each of both has a condition of its
-own, where a jump stands in between, or a helper of C++: the file may order them by itself.
+own, where a jump stands in between, or a helper of C++: the file may order them by itself. Nor does
+a loop come back to a load for certain where a condition in it chooses the trips of either.
 """
 
 from __future__ import annotations
@@ -181,7 +182,9 @@ class _LoadOrder(EventCheck):
                 first < self.order[stmt] < last for stmt in self.breaks
             )
         return any(
-            loop in self.places.loops(write.stmt) and self._repeats(loop, load)
+            loop in self.places.loops(write.stmt)
+            and self._repeats(loop, load)
+            and not self._chosen(loop, write.stmt)
             for loop in self.places.loops(load.stmt)
         )
 
@@ -211,14 +214,34 @@ class _LoadOrder(EventCheck):
     def _repeats(self, loop: syntax.Foreach | syntax.While, load: _Access) -> bool:
         """Whether a loop comes back to a load without changing its part."""
         inside = list(statements(loop.body))
-        declared = {s for stmt in (loop, *inside) for s in self.tables.declares.get(stmt, ())}
-        changed = {s for stmt in inside for s in self._set(stmt)}
         once = isinstance(loop, syntax.Foreach) and all(
             self.forms.known(b) == 1 for b in loop.bounds
         )
         return not (
-            once or load.names & (declared | changed) or any(s in self.breaks for s in inside)
+            once
+            or load.names & self._changing(loop)
+            or self._chosen(loop, load.stmt)
+            or any(s in self.breaks for s in inside)
         )
+
+    def _changing(self, loop: syntax.Foreach | syntax.While) -> set[Symbol]:
+        """The scalars that a loop declares or changes."""
+        inside = list(statements(loop.body))
+        declared = {s for stmt in (loop, *inside) for s in self.tables.declares.get(stmt, ())}
+        return declared | {s for stmt in inside for s in self._set(stmt)}
+
+    def _chosen(self, loop: syntax.Foreach | syntax.While, stmt: syntax.Stmt) -> bool:
+        """Whether a statement's turn in a loop may come in some trips alone, such as the last."""
+        changing = self._changing(loop)
+        for owner in self.places.enclosing(stmt):
+            if owner is loop:
+                break
+            for node in own(owner):
+                symbol = self.tables.uses.get(node)
+                # Fragments change in other ways than by assignments.
+                if symbol is not None and (symbol in changing or symbol.kind == "fragment"):
+                    return True
+        return False
 
     def _apart(self, one: syntax.Stmt, other: syntax.Stmt) -> bool:
         """Whether each of two statements has a condition that the other does not have."""
@@ -240,7 +263,9 @@ class _LoadOrder(EventCheck):
         """Whether a load's threads wait for what the writing ones trigger behind the write."""
         if self.breaks or any(symbol.kind == "mutable" for symbol in load.names):
             return False
-        again = any(self._repeats(loop, load) for loop in self.places.loops(load.stmt))
+        again = any(self._repeats(loop, load) for loop in self.places.loops(load.stmt)) and not any(
+            self._chosen(loop, write.stmt) for loop in self.places.loops(write.stmt)
+        )
         known = self.arrivals.waited_before(load.stmt)
         ahead = list(known)
         for event in ahead:

@@ -89,6 +89,27 @@ def codes(analysed: object) -> list[str]:
             id="on one of two ways",
         ),
         pytest.param(
+            one_role("foreach {i} in [n] {", "if (n > 4) {", loaded(), "}", stored(), "}"),
+            id="in the next trip, on one way through all trips",
+        ),
+        pytest.param(
+            one_role("foreach {i} in [n] {", "if (i > 4) {", stored(), "}", loaded(), "}"),
+            id="within some trips",
+        ),
+        pytest.param(
+            one_role(
+                "foreach {i} in [n] {",
+                "if (i > 4) {",
+                "foreach {k} in [n] {",
+                loaded(),
+                stored(),
+                "}",
+                "}",
+                "}",
+            ),
+            id="in the next trip of an inner loop",
+        ),
+        pytest.param(
             "inthreads.async (p == 1) {\n" + FIRST + "\n" + stored() + "\ntrigger done;\n}\n"
             "inthreads.async (p == 2) {\nwait done;\n" + loaded() + "\n}",
             id="an event between two roles",
@@ -179,6 +200,62 @@ def test_a_part_that_was_written_is_not_loaded(threads: Callable, body: str) -> 
             id="a view that was named before",
         ),
         pytest.param(one_role("if (n > 0) {", stored(), "} else {", loaded(), "}"), id="two arms"),
+        pytest.param(
+            one_role("foreach {i} in [n] {", "if (i == 0) {", loaded(), "}", stored(), "}"),
+            id="a load of the first trip",
+        ),
+        pytest.param(
+            one_role("foreach {i} in [n] {", loaded(), "if (i == n - 1) {", stored(), "}", "}"),
+            id="a store of the last trip",
+        ),
+        pytest.param(
+            one_role(
+                "mutable k = 0;",
+                "while (k < 4) {",
+                loaded(),
+                "k++;",
+                "if (k == 4) {",
+                stored(),
+                "}",
+                "}",
+            ),
+            id="a store of the last trip of a while",
+        ),
+        pytest.param(
+            one_role(
+                "mutable bool first = true;",
+                "foreach {i} in [n] {",
+                "if (first) {",
+                loaded(),
+                "first = false;",
+                "}",
+                stored(),
+                "}",
+            ),
+            id="a load of the first trip by a flag",
+        ),
+        pytest.param(
+            one_role(
+                "foreach {i} in [n] {",
+                "foreach {k} in [i == 0 ? 1 : 0] {",
+                loaded(),
+                "}",
+                stored(),
+                "}",
+            ),
+            id="a load of the first trip in a loop",
+        ),
+        pytest.param(
+            "inthreads.async (p == 1) {\nforeach {i} in [n] {\nwait done;\nif (i == n - 1) {\n"
+            + FIRST
+            + "\n"
+            + stored()
+            + "\n}\ntrigger taken;\n}\n}\n"
+            "inthreads.async (p == 2) {\nforeach {i} in [n] {\nwait taken;\n"
+            + loaded()
+            + "\ntrigger done;\n}\n}",
+            id="a ready event, and a store of the last trip",
+        ),
         pytest.param(
             one_role("if (n == 1) {", stored(), "}", "if (n == 2) {", loaded(), "}"),
             id="two conditions",
