@@ -85,11 +85,20 @@ def _behind_the_command(error: Any, context: Any, typed: list[str]) -> list[str]
         while hasattr(command, "get_command") and end < len(typed):
             command = command.get_command(context, typed[end])
             end += 1
-        options = {name for param in getattr(command, "params", ()) for name in param.opts}
+        options = {name: param for param in getattr(command, "params", ()) for name in param.opts}
+        before = options.get(typed[i - 1]) if i > above else None
+        if _takes_a_value(before) and any(group.get_command(context, w) for w in typed[i + 1 :]):
+            # The value of the option before it is called like a command.
+            continue
         if error.option_name not in options:
             return None
         return [*typed[:above], *typed[i:end], *typed[above:i], *typed[end:]]
     return None
+
+
+def _takes_a_value(param: Any) -> bool:
+    """Whether the word behind an option belongs to it; None and arguments are no options."""
+    return not getattr(param, "is_flag", True) and not param.count
 
 
 def _expected(error: Any, context: Any) -> str | None:

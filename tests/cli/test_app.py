@@ -81,6 +81,10 @@ def test_what_the_parser_refuses_is_a_document_under_json(
         ("--root X -q verify --fast", "artifact verify --root X -q --fast"),
         ("--root X env check main", "artifact env check --root X main"),
         ("env --json check main", "artifact env check --json main"),
+        ("--root build verify", "artifact verify --root build"),
+        ("--root build -q verify --fast", "artifact verify --root build -q --fast"),
+        ("--root build", "artifact build --root"),
+        ("-q build verify", "artifact build -q verify"),
     ],
 )
 def test_an_option_before_its_command_is_told_where_it_belongs(
