@@ -15,7 +15,7 @@ from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import Uses
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import Places, statements
+from artifact.choreo.traverse import Places, bodies, statements
 
 
 def check_arrivals(
@@ -121,3 +121,21 @@ class Arrivals:
                     if waiting == mask if by_all else waiting:
                         found.update(self.tables.uses[target.name] for target in node.targets)
         return found
+
+    def guards(self, stmt: syntax.Transfer) -> list[syntax.Wait]:
+        """The waits right before a load, in the same trip: those for its tile to be free.
+
+        Other loads of the same hand-over may stand between.
+        """
+        out: list[syntax.Wait] = []
+        loops = list(self.places.loops(stmt))
+        for before in self.places.before(stmt):
+            if before in loops or list(self.places.loops(before)) != loops:
+                break
+            inside = [before, *(s for body in bodies(before) for s in statements(body))]
+            waits = [s for s in inside if isinstance(s, syntax.Wait)]
+            if waits and all(isinstance(s, syntax.Wait | syntax.Inthreads) for s in inside):
+                out += reversed(waits)
+            elif out or isinstance(before, syntax.Trigger) or bodies(before):
+                break
+        return out

@@ -46,3 +46,12 @@ class EventCheck:
     def mask(self, stmt: syntax.Stmt) -> int:
         """The threads that get to a statement; none where they are not known."""
         return self.tables.threads.get(stmt) or 0
+
+    @cached_property
+    def meetings(self) -> list[syntax.Transfer]:
+        """The transfers that threads carry out together: they meet there."""
+        return [
+            stmt
+            for stmt, plan in self.tables.transfers.items()
+            if plan.kind != "tma-load" and not stmt.is_async
+        ]

@@ -5,8 +5,8 @@ Rules (co-language.md, 8.3; worklog, step 2):
 * An event that somebody waits for is triggered; one that nobody waits for is a warning.
 * An event that a load completes is not triggered plainly too: its count is the one arrival of
   the load.
-* A ready event's first generation is complete. It is not triggered by hand as well: a plain
-  trigger of it comes after the triggering threads have waited for something.
+* A ready event's first generation is complete. It is not triggered by hand as well: what is a
+  seed says :mod:`artifact.choreo.seeds`.
 * Each triggering thread arrives exactly once a generation [R]: two triggers of one order by the
   same threads count twice, and triggers by sets of threads that overlap without being equal
   give a generation no one count.
@@ -18,25 +18,29 @@ from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.event_check import EventCheck
 from artifact.choreo.events import Use, Uses
-from artifact.choreo.names import bound_of
+from artifact.choreo.orders import counted
+from artifact.choreo.seeds import Seed, Seeds
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import Places, changed_name, statements
+from artifact.choreo.traverse import Places, changed_name
 
 
 def check_rules(
     tables: Tables, diagnostics: Diagnostics, found: dict[Symbol, Uses], places: Places
 ) -> None:
-    """Check every event."""
+    """Check every event; the transfers are planned."""
     rules = _Rules(tables, diagnostics, found, places)
+    seeds = Seeds(tables, diagnostics, found, places)
     for uses in found.values():
         if not uses.complete:
             continue
         rules.partners(uses)
+        by_hand: list[Seed] = []
         if uses.after:
             rules.plain_on_fill(uses)
         elif uses.ready:
-            rules.seeds(uses)
-        rules.twice(uses)
+            by_hand = seeds.of(uses)
+        doubled = rules.twice(uses, [seed.use for seed in by_hand])
+        rules.seeds(uses, [seed for seed in by_hand if seed.use not in doubled])
         rules.one_count(uses)
 
 
@@ -76,51 +80,36 @@ class _Rules(EventCheck):
 
     # Seeds -------------------------------------------------------------------------------------
 
-    def seeds(self, uses: Uses) -> None:
+    def seeds(self, uses: Uses, seeds: list[Seed]) -> None:
         """A plain trigger that hands nothing back is a seed; the event is ready already."""
-        for use in uses.plain:
-            if not self._waited_before(uses, use) or self._slot_by_slot(uses, use):
-                self.diagnostics.error(
-                    "seeded-twice",
-                    use.target,
-                    f"{uses.event.name} is ready at first, and seeded by hand here",
-                    rule="'= ready' completes the first generation of every slot",
-                    repair=f"drop this trigger, or drop '= ready' of {uses.event.name}",
-                )
-
-    def _waited_before(self, uses: Uses, use: Use) -> bool:
-        """Whether these threads have waited for anything but the event itself before."""
-        for before in self.places.before(use.stmt):
-            for node in syntax.walk(before):
-                if (
-                    isinstance(node, syntax.Wait)
-                    and use.mask & (self.tables.threads[node] or 0)
-                    and any(self.tables.uses[t.name] is not uses.event for t in node.targets)
-                ):
-                    return True
-        return False
-
-    def _slot_by_slot(self, uses: Uses, use: Use) -> bool:
-        """Whether it runs through the slots: all at once, or in a loop that waits for nothing."""
-        if uses.scalar:
-            return False
-        order = use.target.order
-        if order is None:
-            return uses.slots > 1 and use.target.index is None
-        symbol = self.tables.uses.get(order)
-        if symbol is None or not isinstance(symbol.node, syntax.Foreach):
-            return False
-        waits = any(isinstance(s, syntax.Wait) for s in statements(symbol.node.body))
-        return self.tables.constants.get(bound_of(symbol)) == uses.slots and not waits
+        name = uses.event.name
+        for seed in seeds:
+            fills = " or ".join(seed.fills)
+            answers = f": it answers no wait for {fills} of its own" if fills else ""
+            instead = f"; what hands a tile back first waits for {fills}" if fills else ""
+            self.diagnostics.error(
+                "seeded-twice",
+                seed.use.target,
+                f"{name} is ready at first, and seeded by hand here{answers}",
+                rule="'= ready' completes the first generation of every slot",
+                repair=f"drop this trigger, or drop '= ready' of {name}{instead}",
+            )
 
     # Counts ------------------------------------------------------------------------------------
 
-    def twice(self, uses: Uses) -> None:
-        """Two triggers of one generation by the same threads."""
+    def twice(self, uses: Uses, seeds: list[Use]) -> set[Use]:
+        """Two triggers of one generation by the same threads; gives the second ones.
+
+        Behind a seed, which is a mistake itself, the right trigger is none.
+        """
         every = uses.after or uses.plain
+        doubled: set[Use] = set()
         for number, first in enumerate(every):
             for second in every[number + 1 :]:
-                if first.mask & second.mask and self._same_generation(uses, first, second):
+                if first in seeds or not first.mask & second.mask:
+                    continue
+                if self._same_generation(uses, first, second):
+                    doubled.add(second)
                     self.diagnostics.error(
                         "double-trigger",
                         second.target,
@@ -130,11 +119,14 @@ class _Rules(EventCheck):
                         repair="drop one trigger; several loads are joined: "
                         f"'trigger {uses.event.name} after f, g;'",
                     )
+        return doubled
 
     def _same_generation(self, uses: Uses, first: Use, second: Use) -> bool:
         """Whether nothing lies between two triggers that could begin a new generation."""
         if not _same_slot(first.target, second.target):
-            return False
+            begin, again = self._first_order(first), self._first_order(second)
+            if begin is None or begin != again:
+                return False
         if first.stmt is second.stmt:
             return True
         places = self.places
@@ -152,6 +144,35 @@ class _Rules(EventCheck):
                 ):
                     return False
         return True
+
+    def _first_order(self, use: Use) -> int | None:
+        """The value of an order, be it of a scalar that has not counted on where it stands."""
+        order = use.target.order
+        if order is None:
+            return None
+        step = order.op if isinstance(order, syntax.Increment) and order.prefix else None
+        constant = self.tables.constants.get(order)
+        if isinstance(constant, int):
+            return constant
+        found = counted(self.tables, order)
+        declared = found.counter.node if found is not None else None
+        if found is None or not isinstance(declared, syntax.ScalarDecl):
+            return None
+        begin = self.tables.constants.get(declared.value)
+        around = set(self.places.enclosing(declared))
+        passed = [
+            *self.places.before(use.stmt),
+            *(loop for loop in self.places.loops(use.stmt) if loop not in around),
+        ]
+        if not isinstance(begin, int) or any(
+            self._changes(node, found.counter) for stmt in passed for node in syntax.walk(stmt)
+        ):
+            return None
+        return begin + found.offset + {"++": 1, "--": -1}.get(step or "", 0)
+
+    def _changes(self, node: syntax.Node, counter: Symbol) -> bool:
+        name = changed_name(node)
+        return name is not None and self.tables.uses.get(name) is counter
 
     def _counts(self, node: syntax.Node, target: syntax.Target) -> bool:
         name = changed_name(node)

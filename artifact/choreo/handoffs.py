@@ -58,7 +58,7 @@ class _Handoffs(EventCheck):
         if plan is None or plan.kind == "tma-store":
             return
         guards: dict[Symbol, list[tuple[syntax.Target, int]]] = {}
-        for wait in self._guards(stmt):
+        for wait in self.arrivals.guards(stmt):
             for target in wait.targets:
                 event = self.tables.uses[target.name]
                 if event in self.found and self.found[event].complete:
@@ -142,24 +142,6 @@ class _Handoffs(EventCheck):
             inside = [before, *(s for body in bodies(before) for s in statements(body))]
             yield from (s for s in reversed(inside) if isinstance(s, syntax.Wait))
 
-    def _guards(self, stmt: syntax.Transfer) -> list[syntax.Wait]:
-        """The waits right before a load, in the same trip: those for its tile to be free.
-
-        Other loads of the same hand-over may stand between.
-        """
-        out: list[syntax.Wait] = []
-        loops = list(self.places.loops(stmt))
-        for before in self.places.before(stmt):
-            if before in loops or list(self.places.loops(before)) != loops:
-                break
-            inside = [before, *(s for body in bodies(before) for s in statements(body))]
-            waits = [s for s in inside if isinstance(s, syntax.Wait)]
-            if waits and all(isinstance(s, syntax.Wait | syntax.Inthreads) for s in inside):
-                out += reversed(waits)
-            elif out or isinstance(before, syntax.Trigger) or bodies(before):
-                break
-        return out
-
     # Releases ----------------------------------------------------------------------------------
 
     def _released(self, tile: ViewPlan, guards: list[Uses]) -> None:
@@ -221,11 +203,8 @@ class _Handoffs(EventCheck):
         """Whether a set of threads meets behind a node and before a later one, or at the first."""
         begin, end = ((node.span.line, node.span.column) for node in (first, last))
         return any(
-            begin <= (stmt.span.line, stmt.span.column) < end
-            and plan.kind != "tma-load"
-            and not stmt.is_async
-            and self.mask(stmt) & mask == mask
-            for stmt, plan in self.tables.transfers.items()
+            begin <= (stmt.span.line, stmt.span.column) < end and self.mask(stmt) & mask == mask
+            for stmt in self.meetings
         )
 
 

@@ -140,6 +140,58 @@ def test_one_mistake_is_one_error_at_its_place(
     assert said.severity == "error" and said.rule and said.repair
 
 
+QF = "wait qf;\n"
+BEGINS = "inthreads (p == 2) {\n          wait second_begins;\n        }\n"
+K_LOADED = "trigger kf.at(k_pipe_order++) after k_load;\n"
+Q_LOADED = "trigger qf after q_load;\n"
+FILL_O = "acc_o = mma.fill.f32 0.0f;\n"
+GUARDED = "if (kv_bound > 3) { trigger ke.at(1); }"
+V_SLOTS = "foreach {s} in [V_STAGES] { trigger ve.at(s); }"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "behind", "seed", "fill"),
+    [
+        pytest.param("v2", QF, "trigger ke.at(0);", "kf", id="v2, behind the wait for Q"),
+        pytest.param("v2", BEGINS, "trigger ke.at(0);", "kf", id="v2, right before the loop"),
+        pytest.param("v4", QF, "trigger ke.at(0);", "kf", id="v4, K behind the wait for Q"),
+        pytest.param("v4", QF, "trigger ve.at(0);", "vf", id="v4, V behind the wait for Q"),
+        pytest.param("v4", QF, "trigger ke.at(k_pipe_order);", "kf", id="the order, not counted"),
+        pytest.param("v4", FILL_O, "trigger ke.at(1);", "kf", id="behind the prologue's release"),
+        pytest.param("v4", FILL_O, V_SLOTS, "vf", id="slot by slot before the loop"),
+        pytest.param("v4", QF, GUARDED, "kf", id="inside an if"),
+        pytest.param("v4", K_LOADED, "trigger ve.at(0);", "vf", id="in the producer"),
+        pytest.param(
+            "v3", Q_LOADED, "inthreads (t < 32) { trigger ke.at(0); }", "kf", id="in a loader"
+        ),
+        pytest.param("v5", QF, "trigger ke.at(0);", "kf", id="v5, behind the wait for Q"),
+    ],
+)
+def test_a_seed_behind_any_wait_but_that_for_its_tile(
+    whole: Callable, kernel: str, behind: str, seed: str, fill: str
+) -> None:
+    analysed = whole(edited(kernel, (behind, f"{behind}{seed}\n")))
+    assert analysed.codes == ["seeded-twice"]
+    (line,) = [n for n, text in enumerate(analysed.text.split("\n"), 1) if text == seed]
+    said = analysed.said("seeded-twice")
+    assert said.span.line == line
+    assert f"no wait for {fill}" in said.message and f"waits for {fill}" in said.repair
+
+
+def test_two_triggers_behind_one_wait_for_the_tile(whole: Callable) -> None:
+    seed = ("wait first_qk;\n", "wait first_qk;\ntrigger ke.at(0);\n")
+    analysed = whole(edited("v4", seed))
+    # Order 0 by a constant, and by the scalar that begins there: one generation.
+    assert analysed.codes == ["double-trigger"]
+    assert analysed.place("double-trigger") == "ke.at(k_pipe_order++)"
+    # The two stand far apart, and the second has no wait of its own left.
+    analysed = whole(edited("v3", (QF, QF + "trigger qe;\n")))
+    assert analysed.codes == ["seeded-twice"]
+    assert analysed.said("seeded-twice").span.line == 1 + next(
+        n for n, text in enumerate(analysed.text.split("\n"), 1) if "may load the next Q" in text
+    )
+
+
 def test_tiles_that_do_not_divide(whole: Callable) -> None:
     analysed = whole(edited("v4", ("#define WG_M 64", "#define WG_M 48")))
     assert set(analysed.codes) == {"tile-divides"}
