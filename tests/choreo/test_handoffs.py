@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
-CANDIDATES = KERNELS.parent / "benchmarks" / "tuning" / "candidates"
+from tests.choreo.conftest import CANDIDATES, KERNELS
 
 
 def edited(kernel: str, old: str, new: str) -> str:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-CANDIDATES = sorted(
-    (Path(__file__).resolve().parents[2] / "benchmarks/tuning/candidates").glob("*.co")
-)
+from tests.choreo.conftest import CANDIDATES
 
 LOAD = "f = tma.load.async.swiz<128> PART => ring[0];\nwait f;"
 STORE = "tma.copy q_tile => PART;"
@@ -285,11 +283,11 @@ def test_what_cannot_be_shown_or_is_right_is_no_error(threads: Callable, body: s
     assert codes(threads(body)) == []
 
 
-@pytest.mark.parametrize("name", ["v1", "v2", "v3", "v4"])
+@pytest.mark.parametrize("name", ["v1", "v2", "v3", "v4", "v5"])
 def test_the_kernels_load_what_they_do_not_write(kernel: Callable, name: str) -> None:
     kernel(name).clean()
 
 
-@pytest.mark.parametrize("path", CANDIDATES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(CANDIDATES.glob("*.co")), ids=lambda path: path.stem)
 def test_the_candidates_too(whole: Callable, path: Path) -> None:
     whole(path.read_text(encoding="utf-8")).clean()

@@ -6,11 +6,10 @@ Each edit of a right kernel is one mistake; it gives one error, at the place of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+from tests.choreo.conftest import KERNELS
 
 
 def edited(kernel: str, *edits: tuple[str, str]) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+from tests.choreo.conftest import KERNELS
 
 
 def ring(count: str, *, type_: str = "u32", wait: str = "full.at(order)", slots: int = 2) -> str:

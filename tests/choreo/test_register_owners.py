@@ -123,6 +123,6 @@ def test_the_message_names_both_sides(consumer: Callable) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["v1", "v2", "v3", "v4"])
+@pytest.mark.parametrize("name", ["v1", "v2", "v3", "v4", "v5"])
 def test_the_kernels_keep_their_registers(kernel: Callable, name: str) -> None:
     kernel(name).clean()

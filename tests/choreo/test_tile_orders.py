@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+from tests.choreo.conftest import KERNELS
 
 READ = "tma.copy.swiz<128> {} => o.subspan(128, 128).at(tile, 0);"
 
