@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from artifact.choreo import syntax
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import bodies, statements
-
-_JUMPS = syntax.Break | syntax.Continue | syntax.Return
+from artifact.choreo.traverse import JUMPS, bodies, statements
 
 
 def alternate(tables: Tables, threads: int, waited: Symbol, triggered: Symbol) -> bool:
@@ -25,7 +23,7 @@ def alternate(tables: Tables, threads: int, waited: Symbol, triggered: Symbol) -
         triggered: The event that they trigger.
     """
     function = tables.function.body
-    if any(isinstance(s, _JUMPS) for s in statements(function)):
+    if any(isinstance(s, JUMPS) for s in statements(function)):
         return False
     walk = _Walk(tables, threads, waited, triggered)
     return walk.block(function, frozenset({False})) is not None

@@ -22,6 +22,8 @@ from artifact.choreo.tables import Tables
 from artifact.choreo.traverse import own, statements
 
 ABOVE = "__above"
+#: What makes one answer of a warp of those of its threads: see artifact.choreo.votes.
+VOTE = "__any"
 
 
 def is_comparison(node: syntax.Node) -> bool:

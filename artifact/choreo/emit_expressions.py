@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import ALIASES, INTEGERS
-from artifact.choreo.comparisons import ABOVE
+from artifact.choreo.comparisons import ABOVE, VOTE
 from artifact.choreo.emit_names import Names
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.views import squeezed
@@ -204,7 +204,7 @@ class Expressions:
         args = [self.single(a) for a in node.args]
         if node.name == ABOVE:
             return f"cu::above({', '.join(args)})", _POSTFIX
-        if node.name == "__any":
+        if node.name == VOTE:
             return f"cu::warp_any({self.text(node.args[0])})", _POSTFIX
         if node.name == "cdiv":
             return f"choreo::cdiv({', '.join(args)})", _POSTFIX

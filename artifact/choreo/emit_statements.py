@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from artifact.choreo import syntax
-from artifact.choreo.comparisons import is_comparison
+from artifact.choreo.comparisons import VOTE, is_comparison
 from artifact.choreo.emit_apply import emit_apply
 from artifact.choreo.emit_beside import written_beside
 from artifact.choreo.emit_calls import emit_call
@@ -32,7 +32,6 @@ from artifact.choreo.emit_transfers import (
 from artifact.choreo.emit_turns import emit_turns
 from artifact.choreo.emit_views import declare_view
 from artifact.choreo.traverse import changed_name
-from artifact.choreo.votes import VOTE
 
 _DECLARED_BEFORE = syntax.SharedDecl | syntax.EventDecl
 """What stands at the kernel's start, whatever block it is declared in."""

@@ -25,7 +25,7 @@ from artifact.choreo.barriers import free_ids
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import EventPlan, Symbol, Tables, WaitPlan
 from artifact.choreo.threads import ThreadValues, whole
-from artifact.choreo.traverse import Places, statements
+from artifact.choreo.traverse import JUMPS, Places, statements
 
 Kind = Literal["transaction", "arrivals", "named"]
 
@@ -263,9 +263,7 @@ def _alternates(tables: Tables, uses: Uses, found: dict[Symbol, Uses], places: P
 
 
 def _jumps(block: syntax.Block) -> bool:
-    return any(
-        isinstance(s, syntax.Break | syntax.Continue | syntax.Return) for s in statements(block)
-    )
+    return any(isinstance(s, JUMPS) for s in statements(block))
 
 
 def _mask(tables: Tables, stmt: syntax.Stmt) -> int:

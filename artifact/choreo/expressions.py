@@ -28,7 +28,7 @@ from artifact.choreo.arithmetic import (
     literal_type,
     same_after,
 )
-from artifact.choreo.comparisons import ABOVE
+from artifact.choreo.comparisons import ABOVE, VOTE
 from artifact.choreo.constant_rules import by_zero, check_indices, shifts
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.names import bound_of
@@ -42,7 +42,7 @@ _ARITY = {
     "__min": 2,
     "cdiv": 2,
     "__fmaf": 3,
-    "__any": 1,
+    VOTE: 1,
     ABOVE: 2,
 }
 
@@ -344,7 +344,7 @@ class Expressions:
         if expr.name == ABOVE:
             # Fragments, not values.
             return "bool"
-        if expr.name == "__any":
+        if expr.name == VOTE:
             self.type_of(expr.args[0])
             return "bool"
         if expr.name in ("__max", "__min", "cdiv"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import ALIASES, FLOATS, INTEGERS, common, divide, fold, fold_call
-from artifact.choreo.comparisons import ABOVE
+from artifact.choreo.comparisons import ABOVE, VOTE
 from artifact.choreo.interpret_error import Report
 from artifact.choreo.interpret_locals import Lanes, LocalBuffer
 from artifact.choreo.interpret_memory import round_bf16
@@ -239,7 +239,7 @@ class Values:
         import numpy as np
 
         type_ = self._type(node)
-        if node.name == "__any":
+        if node.name == VOTE:
             # The threads at hand are those of a warp, each with its own elements.
             outer, self.lanes = self.lanes, replace(self.lanes, apart=True)
             try:

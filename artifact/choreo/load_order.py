@@ -28,7 +28,7 @@ from artifact.choreo.index_forms import Form, IndexForms
 from artifact.choreo.mma import origin_terms
 from artifact.choreo.tables import Symbol, Tables, ViewPlan
 from artifact.choreo.threads import ThreadValues
-from artifact.choreo.traverse import Places, changed_name, own, statements
+from artifact.choreo.traverse import JUMPS, Places, changed_name, own, statements
 from artifact.choreo.views import shape_of
 
 _PRINTS = ("print", "println", "printf")
@@ -88,7 +88,7 @@ class _LoadOrder(EventCheck):
         super().__post_init__()
         self.forms = IndexForms(self.tables, self.values)
         self.changes = [(self.order[s], symbol) for s in self.everything for symbol in self._set(s)]
-        self.breaks = {s for s in self.everything if isinstance(s, _JUMPS) or _is_helper(s)}
+        self.breaks = {s for s in self.everything if isinstance(s, JUMPS) or _is_helper(s)}
         """What ends the certainty that one statement follows another, and that unordered."""
 
     # What is touched ---------------------------------------------------------------------------
@@ -286,9 +286,6 @@ class _LoadOrder(EventCheck):
             use.mask & write.mask and self.order[use.stmt] < self.order[write.stmt]
             for use in uses.plain
         )
-
-
-_JUMPS = (syntax.Break, syntax.Continue, syntax.Return)
 
 
 def _meet(write: _Side, thread: int, load: _Side, reader: int) -> bool:

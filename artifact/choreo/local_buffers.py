@@ -18,13 +18,12 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.names import bound_of
 from artifact.choreo.tables import LocalPlan, Symbol, Tables
 from artifact.choreo.threads import ThreadValues
-from artifact.choreo.traverse import Places, own, statements
+from artifact.choreo.traverse import JUMPS, Places, own, passed, statements
 
 #: Bytes of local memory that a thread of the hardware can have.
 MOST = 512 * 1024
 
 _GUARDS = syntax.If | syntax.While
-_JUMPS = syntax.Break | syntax.Continue | syntax.Return
 
 
 def plan_locals(
@@ -41,8 +40,8 @@ def plan_locals(
             if isinstance(node, syntax.Element):
                 buffers.element(stmt, node)
         if isinstance(stmt, syntax.CallStmt):
-            for arg in stmt.args:
-                buffers.argument(stmt, arg)
+            for arg, symbol in passed(tables, stmt):
+                buffers.argument(stmt, arg, symbol)
 
 
 def written_locals(tables: Tables, node: syntax.Node) -> set[Symbol]:
@@ -65,7 +64,7 @@ class _Locals:
         self.values = values
         self.places = places
         self.bytes = 0
-        self.jumps = any(isinstance(s, _JUMPS) for s in statements(tables.function.body))
+        self.jumps = any(isinstance(s, JUMPS) for s in statements(tables.function.body))
 
     def declare(self, stmt: syntax.LocalDecl) -> None:
         """Plan one buffer."""
@@ -129,13 +128,14 @@ class _Locals:
         for index, extent in zip(node.indices, plan.shape, strict=True):
             self._range(stmt, index, extent, guarded=guarded)
 
-    def argument(self, stmt: syntax.CallStmt, arg: syntax.Expr | syntax.View) -> None:
+    def argument(
+        self, stmt: syntax.CallStmt, arg: syntax.Expr | syntax.View, symbol: Symbol
+    ) -> None:
         """One of an array of buffers, which a helper gets."""
         base = arg.base if isinstance(arg, syntax.View) else None
-        if not isinstance(base, syntax.Index):
+        if not isinstance(base, syntax.Index) or symbol.kind != "local":
             return
-        symbol = self.tables.uses[base.base]
-        if symbol.kind == "local" and self._named(arg, symbol, base.index):
+        if self._named(arg, symbol, base.index):
             plan = self.tables.locals[symbol]
             self._range(stmt, base.index, plan.tiles, guarded=self._guarded(stmt, arg))
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from artifact.choreo import syntax
 from artifact.choreo.tables import Symbol, Tables, TransferPlan
-from artifact.choreo.traverse import Places, own, statements
-
-_JUMPS = (syntax.Break, syntax.Continue, syntax.Return)
+from artifact.choreo.traverse import JUMPS, Places, own, statements
 
 
 def must_meet_before(tables: Tables, places: Places, node: syntax.Transfer) -> bool:
@@ -35,7 +33,7 @@ def must_meet_before(tables: Tables, places: Places, node: syntax.Transfer) -> b
         # It runs once: what comes behind it does not come before it.
         everything = everything[: everything.index(node)]
     readers = [s for s in everything if _reads(tables, s, plan.target.root)]
-    if (loops or readers) and any(isinstance(s, _JUMPS) for s in everything):
+    if (loops or readers) and any(isinstance(s, JUMPS) for s in everything):
         return True
     block, index = places.block(node), places.index(node)
     inside = set(statements(block))

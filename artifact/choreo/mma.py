@@ -22,7 +22,7 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.fragments import K_STEP, ROWS
 from artifact.choreo.tables import MmaPlan, Symbol, Tables, Term, ViewPlan
 from artifact.choreo.threads import ThreadValues, warpgroups, whole
-from artifact.choreo.traverse import Places, statements
+from artifact.choreo.traverse import JUMPS, Places, statements
 from artifact.choreo.views import squeezed
 
 _WARPGROUP = (1 << 128) - 1
@@ -94,7 +94,7 @@ class _Mmas:
                 touches = self.tables.uses.get(node) is symbol or (
                     isinstance(node, syntax.MmaFill) and self.tables.fills[node] is symbol
                 )
-                if touches or isinstance(node, syntax.Break | syntax.Continue | syntax.Return):
+                if touches or isinstance(node, JUMPS):
                     return
 
     # Operations --------------------------------------------------------------------------------

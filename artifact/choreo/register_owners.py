@@ -22,7 +22,7 @@ from artifact.choreo.comparisons import read_whole
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.threads import warpgroups, whole
-from artifact.choreo.traverse import own, statements
+from artifact.choreo.traverse import own, passed, statements
 
 Role = Literal["start", "write", "update", "read"]
 """``start``: an initialiser. ``update``: what is there is changed, as by an accumulating MMA."""
@@ -164,10 +164,8 @@ class _Owners:
 
     def _passed(self, stmt: syntax.CallStmt) -> Iterator[Found]:
         """A helper may read and write what it gets."""
-        for arg in stmt.args:
-            base: syntax.Node = arg.base if isinstance(arg, syntax.View) else arg
-            symbol = self.tables.uses.get(base.base if isinstance(base, syntax.Index) else base)
-            if symbol is not None and symbol.kind in ("fragment", "local"):
+        for arg, symbol in passed(self.tables, stmt):
+            if symbol.kind in ("fragment", "local"):
                 yield arg, symbol, "write"
                 yield arg, symbol, "read"
 

@@ -20,10 +20,10 @@ from collections.abc import Callable
 
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import fold, fold_call, fold_unary, same_after
-from artifact.choreo.comparisons import is_comparison
+from artifact.choreo.comparisons import VOTE, is_comparison
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import Places, bodies, changed_name, own, statements
+from artifact.choreo.traverse import JUMPS, Places, bodies, changed_name, own, passed, statements
 
 Values = tuple[int | float | bool, ...]
 
@@ -115,9 +115,7 @@ class ThreadValues:
         self._assigned = _assignments(tables)
         everything = list(statements(tables.function.body))
         self._order = {stmt: position for position, stmt in enumerate(everything)}
-        self._jumps = [
-            s for s in everything if isinstance(s, syntax.Break | syntax.Continue | syntax.Return)
-        ]
+        self._jumps = [s for s in everything if isinstance(s, JUMPS)]
 
     def of(self, expr: syntax.Expr) -> Values | None:
         """By thread id; null where the value is not known at compile time."""
@@ -226,7 +224,7 @@ class ThreadValues:
                 for stmt in self._assigned.get(symbol, ())
                 if stmt not in seen
             )
-        if isinstance(node, syntax.BuiltinCall) and node.name == "__any" and _of_one_warp(mask):
+        if isinstance(node, syntax.BuiltinCall) and node.name == VOTE and _of_one_warp(mask):
             # A warp agrees on it, whatever its threads have.
             return False
         if is_comparison(node):
@@ -310,21 +308,10 @@ def _assignments(tables: Tables) -> dict[Symbol, list[syntax.Stmt]]:
         names = (changed_name(node) for node in own(stmt))
         changed += [tables.uses[name] for name in names if name in tables.uses]
         if isinstance(stmt, syntax.CallStmt):
-            changed += _passed(tables, stmt)
+            changed += [symbol for _, symbol in passed(tables, stmt) if symbol.kind == "local"]
         for symbol in changed:
             if symbol.kind in ("scalar", "mutable", "local"):
                 out.setdefault(symbol, []).append(stmt)
-    return out
-
-
-def _passed(tables: Tables, stmt: syntax.CallStmt) -> list[Symbol]:
-    """The local buffers that a helper gets."""
-    out = []
-    for arg in stmt.args:
-        base: syntax.Node = arg.base if isinstance(arg, syntax.View) else arg
-        symbol = tables.uses.get(base.base if isinstance(base, syntax.Index) else base)
-        if symbol is not None and symbol.kind == "local":
-            out.append(symbol)
     return out
 
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from artifact.choreo import syntax
+from artifact.choreo.tables import Symbol, Tables
+
+#: What leaves a block before its end.
+JUMPS = syntax.Break | syntax.Continue | syntax.Return
 
 
 def bodies(stmt: syntax.Stmt) -> tuple[syntax.Block, ...]:
@@ -44,6 +48,20 @@ def changed_name(node: syntax.Node) -> syntax.Name | None:
     if isinstance(node, syntax.Assign):
         return node.target.base if isinstance(node.target, syntax.Element) else node.target
     return None
+
+
+def passed(
+    tables: Tables, stmt: syntax.CallStmt
+) -> Iterator[tuple[syntax.Expr | syntax.View, Symbol]]:
+    """The arguments of a helper that name something, with the symbol behind each.
+
+    It is that of the name, or of the whole array of which one buffer or tile is passed.
+    """
+    for arg in stmt.args:
+        base: syntax.Node = arg.base if isinstance(arg, syntax.View) else arg
+        symbol = tables.uses.get(base.base if isinstance(base, syntax.Index) else base)
+        if symbol is not None:
+            yield arg, symbol
 
 
 class Places:

@@ -11,12 +11,12 @@ Rules:
 from __future__ import annotations
 
 from artifact.choreo import syntax
+from artifact.choreo.comparisons import VOTE
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Tables
 from artifact.choreo.threads import ThreadValues, whole
 from artifact.choreo.traverse import Places, own, statements
 
-VOTE = "__any"
 _WARP = (1 << 32) - 1
 
 
