@@ -260,7 +260,7 @@ class ExprStmt(Node):
 
 @dataclass(frozen=True, eq=False)
 class Return(Node):
-    """``return;`` (the four kernels return void)."""
+    """``return;`` (functions of the language return void)."""
 
 
 Stmt = (
