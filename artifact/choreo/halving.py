@@ -16,8 +16,10 @@ half, what is left of the other half, and its conversion. ptxas then places the 
 between the second exponentials, and nobody stands at the wait.
 
 A loop over the elements of a row that is cut in two runs through the same elements in the same
-order, and no statement changes its order with one that it depends on: the results are the same,
-bit for bit. A row's sum goes on in the same variable.
+order, and no statement changes its order with one that it depends on. A row's sum goes on in the
+same variable. The results are the same, bit for bit, as long as nvcc makes the same instructions of
+each statement: of a product and a sum that it finds next to each other it makes one FMA, which
+rounds once, and whether it does depends on the wait between them. So no product may come there.
 
 Rules [R]. The pass changes the order only where all of them hold:
 
@@ -29,6 +31,10 @@ Rules [R]. The pass changes the order only where all of them hold:
   matrices, or a row's value for every element of the row (no maximum: those are found by two
   chains). One of these has the special function unit work: without that there is nothing to run
   beside.
+* No element of these matrices is a product on its own (nor a logarithm, which ends in one): where
+  it is added to something, on the other side of the wait or of a half, nvcc could contract it in
+  one order and not in the other. A product within a sum is contracted in either. Nor is a row's
+  value made a product between the split statements: the wait may look at it.
 * What depends on a second half, by a fragment or by a scalar that one writes and the other names,
   is moved behind it. Whatever a moved statement passes (first halves, what stands between the wait
   and the conversion, the conversion's first half) may not depend on it in this sense.
@@ -47,6 +53,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from artifact.choreo import syntax
+from artifact.choreo.contraction import hands_on_product, holds_product
 from artifact.choreo.fragments import MATRICES
 from artifact.choreo.moves import Added, Moved, edited
 from artifact.choreo.tables import FragmentPlan, Symbol, Tables
@@ -153,7 +160,14 @@ def _plan(
         return None
     before = _before(tables, body[:position], matrix)
     split = [s for s in before if isinstance(s, syntax.Apply) and _names(tables, s, matrix)]
-    if not any(_special(s) for s in split):
+    if not any(_special(s) for s in split) or _multiplies(tables, body, split):
+        return None
+    if any(
+        isinstance(node, syntax.Assign) and hands_on_product(tables, node)
+        for stmt in before[before.index(split[0]) + 1 :]
+        for node in syntax.walk(stmt)
+    ):
+        # The wait would come to look at it, between it and the sum that needs a second half.
         return None
     delayed = _delayed(tables, before, split)
     if delayed is None:
@@ -253,6 +267,17 @@ def _in_registers(tables: Tables, stmt: syntax.Stmt) -> bool:
     """Whether a statement reads and writes nothing but fragments and scalars."""
     symbols = (tables.uses[n] for n in syntax.walk(stmt) if n in tables.uses)
     return all(s in tables.fragments or s.kind in _REGISTERS for s in symbols)
+
+
+def _multiplies(tables: Tables, body: Sequence[syntax.Stmt], split: Sequence[syntax.Apply]) -> bool:
+    """Whether what the split statements work on may be a product that the loop's body made."""
+    named = {tables.uses[n] for stmt in split for n in syntax.walk(stmt) if n in tables.uses}
+    matrices = [
+        s for s in named if s in tables.fragments and tables.fragments[s].layout in MATRICES
+    ]
+    # Of a row's value, which goes from element to element, what they themselves make.
+    rows = (s for stmt in split for s in stmt.body.body if isinstance(s, syntax.Assign))
+    return holds_product(tables, body, matrices) or any(hands_on_product(tables, s) for s in rows)
 
 
 def _delayed(

@@ -132,8 +132,14 @@ def test_what_moved_has_its_place_in_the_source_and_a_note(consumer: Make) -> No
           ("  // before\n", "  apply {i} in part.span\n    part.at(i) = 0.0f;\n")), 5),
         (((TOTAL, ""),), 6),
         (((TOTAL, TOTAL + "  all_reduce_sum(sum);\n"),), 8),
-        ((("  // middle\n", "  apply {i, j} in acc.span\n    acc.at(i, j) = acc.at(i, j) * 0.5f;\n"
+        ((("  // middle\n", "  apply {i, j} in acc.span\n    acc.at(i, j) = acc.at(i, j) + 0.5f;\n"
            ),), 9),
+        (((EXPONENTIALS, EXPONENTIALS.replace("(acc.at(i, j) -", "(acc.at(i, j) * 0.5f -")),), 7),
+        (((SUM, SUM.replace("= part.at(i) +", "= part.at(i) * 0.5f +")),), 7),
+        ((("  // before\n", "  apply {i, j} in acc.span\n    if (j > i)\n"
+           "      acc.at(i, j) = -inf;\n  reduce_max(top, acc, 1);\n"),), 7),
+        ((("  // before\n", "  apply {i} in sum.span\n    sum.at(i) = sum.at(i) * top.at(i);\n"),),
+         7),
         ((("  // middle\n", "  apply {i, j} in acc.span\n"
            "    acc.at(i, j) = __max(acc.at(i, j), 0.5f);\n"),), 9),
         (((CONVERSION, CONVERSION.replace("acc.at(i, j)", "acc.at(i, j) * top.at(i)")),), 7),
@@ -148,7 +154,8 @@ def test_what_moved_has_its_place_in_the_source_and_a_note(consumer: Make) -> No
           ("frag f32 [64] top;\n", "frag f32 [64] top;\nfrag f32 [64, 128] other {0.0f};\n")), 9),
     ],
     ids=["while", "compound", "break behind", "one loop for exponentials and sum", "no total",
-         "a total over the lanes", "two statements on the elements", "a maximum of each element",
+         "a total over the lanes", "two statements on the elements", "a product within a sum",
+         "a sum that is scaled", "a mask", "a total that is scaled", "a maximum of each element",
          "a factor of the row",
          "another accumulator behind the wait", "over the matrix", "another special function",
          "memory behind the wait", "another matrix"],
@@ -159,6 +166,8 @@ def test_other_forms_are_split_too(
     assert len(accepted(consumer(step(*edits))).moved) == moved
 
 
+SCALED = "  apply {i, j} in acc.span\n    acc.at(i, j) = acc.at(i, j) * 0.5f;\n"
+LOW = ("frag f32 [64] top;\n", "frag f32 [64] top;\nfrag f32 [64, 128] low {0.25f};\n")
 SECOND_SUM = "  apply {i, j} in acc.span\n    sum.at(i) = sum.at(i) + acc.at(i, j);\n"
 TOP_CHANGES = "  apply {i} in top.span\n    top.at(i) = top.at(i) + 1.0f;\n"
 TOP_SCALED = TOP_CHANGES.replace("+ 1.0f", "* sum.at(i)")
@@ -190,6 +199,22 @@ TOP_SCALED = TOP_CHANGES.replace("+ 1.0f", "* sum.at(i)")
         (("  // behind\n", "  all_reduce_sum(part);\n"),),
         # The order counts the triggers.
         ((SUM, SUM.replace("acc.at(i, j)", "acc.at(i, j) * __to<f32>(order)")),),
+        # Products that nvcc could contract with a sum in one order, and not in the other.
+        ((EXPONENTIALS, EXPONENTIALS.replace("acc.at(i, j) - top.at(i));",
+          "acc.at(i, j)) * top.at(i);")), (CONVERSION, CONVERSION.replace("acc.at(i, j)",
+          "acc.at(i, j) + 1.5f"))),
+        (("  // middle\n", SCALED),),
+        (("  // middle\n", SCALED.replace("= acc.at(i, j) *", "*=")),),
+        (("  // before\n", SCALED + "  reduce_max(top, acc, 1);\n"),),
+        (("  // before\n", "  if (n > 2) {\n" + SCALED + "  }\n"),),
+        (("  // middle\n", SCALED.replace("* 0.5f", "/ top.at(i)")),),
+        (("  // middle\n", SCALED.replace("acc.at(i, j) * 0.5f", "-(acc.at(i, j) * 0.5f)")),),
+        ((EXPONENTIALS, EXPONENTIALS.replace("__exp2f", "__log")),),
+        ((SUM, SUM.replace("part.at(i) +", "part.at(i) *")),),
+        (("  // before\n", SCALED.replace("acc", "low") + "  copy(acc, low);\n"), LOW),
+        (("  // before\n", SCALED.replace("acc", "low") + "  apply {i, j} in acc.span\n"
+          "    acc.at(i, j) = low.at(i, j);\n"), LOW),
+        ((TOTAL, TOTAL.replace("+ part", "* top") + TOTAL),),
         # Memory that somebody may write when it is handed back.
         ((SUM, SUM.replace("acc.at(i, j)", "acc.at(i, j) * __to<f32>(ids.at(j))")),),
         ((CONVERSION, CONVERSION.replace("acc.at(i, j)", "acc.at(i, j) * __to<f32>(ids.at(j))")),),
