@@ -55,7 +55,8 @@ class Seeds(EventCheck):
         """The seeds among the plain triggers of a ready event."""
         fills = self._fills(uses.event)
         if fills:
-            short = [use for use in uses.plain if self._short(uses, use, fills)]
+            telling = {one for one in self.arrivals.waited if self.arrivals.tells(one, fills)}
+            short = [use for use in uses.plain if self._short(uses, use, fills, telling)]
             # Where no trigger at all comes after the load, it is not the event's partner.
             if len(short) < len(uses.plain):
                 names = tuple(sorted(symbol.name for symbol in fills))
@@ -85,8 +86,8 @@ class Seeds(EventCheck):
         loads = [self.arrivals.loads(buffer) for buffer in self._guarded.get(event, ())]
         return set().union(*loads) if all(loads) else set()
 
-    def _short(self, uses: Uses, use: Use, fills: set[Symbol]) -> bool:
-        """Whether threads of a trigger get there with too few waits.
+    def _short(self, uses: Uses, use: Use, fills: set[Symbol], telling: set[Symbol]) -> bool:
+        """Whether threads of a trigger get there with too few waits, or with none that tells enough.
 
         Where some of them have waited for the load itself and others not, that wait is at fault:
         the hand-offs pass says so.
@@ -96,7 +97,7 @@ class Seeds(EventCheck):
         for stmt in self.everything:
             for target in stmt.targets if isinstance(stmt, syntax.Wait) else ():
                 symbol = self.tables.uses[target.name]
-                if symbol in fills or self.arrivals.tells(symbol, fills):
+                if symbol in telling:
                     told.append(_Told(stmt, self._gain(uses, target), self._mask(stmt, use.stmt)))
                     if symbol in fills:
                         direct.append(told[-1])
