@@ -113,11 +113,22 @@ class Touches:
         # A condition may guard what is hoisted: an element that is not there for every index, in
         # another thread's memory besides, or a division by zero.
         return not any(
-            self.fragment(n) is None or self.is_matrix(n)
+            self.is_matrix(n) or not self._exists(n)
             if isinstance(n, syntax.Element)
             else self._undefined(n)
             for n in syntax.walk(node)
         )
+
+    def _exists(self, node: syntax.Element) -> bool:
+        """Whether an element is there, whatever a condition around it says.
+
+        A fragment's is, at the coordinates; so is one of a local buffer at constant indices, which
+        lie within it (:mod:`artifact.choreo.local_buffers`).
+        """
+        if self._tables.uses[node.base].kind != "local":
+            return self.fragment(node) is not None
+        indices = [e for e in (node.tile, *node.indices) if e is not None]
+        return all(self._tables.constants.get(index) is not None for index in indices)
 
     def _undefined(self, node: syntax.Node) -> bool:
         """Whether integers exist for which an operation has no value in C++."""

@@ -107,6 +107,13 @@ def test_what_a_condition_guards_is_not_computed_before_it(guarded: str) -> None
     assert "const float row_0 = m[row] * s[row];" in lines
 
 
+def test_an_element_that_is_there_in_any_case_is_computed_before() -> None:
+    declared = "local f32 [2] bufs[8] {1.0f};"
+    update = "if (j < 8) acc.at(i, j) = acc.at(i, j) + bufs[3].at(1) * s.at(i);"
+    lines = emitted(f"{declared} apply {{i, j}} in acc.span {{ {update} }}")
+    assert "const float row_0 = bufs[7] * s[row];" in lines
+
+
 def test_a_plain_value_of_the_row_needs_no_constant() -> None:
     lines = emitted("apply {i, j} in acc.span acc.at(i, j) = acc.at(i, j) * s.at(i);")
     assert not any("row_0" in line for line in lines)
