@@ -87,7 +87,7 @@ class Seeds(EventCheck):
         return set().union(*loads) if all(loads) else set()
 
     def _short(self, uses: Uses, use: Use, fills: set[Symbol], telling: set[Symbol]) -> bool:
-        """Whether threads of a trigger get there with too few waits, or with none that tells enough.
+        """Whether threads of a trigger get there with too few waits for what tells of the loads.
 
         Where some of them have waited for the load itself and others not, that wait is at fault:
         the hand-offs pass says so.
