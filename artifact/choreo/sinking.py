@@ -45,10 +45,9 @@ from dataclasses import dataclass
 from artifact.choreo import syntax
 from artifact.choreo.moves import Added, Moved, edited
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import Places, statements
+from artifact.choreo.traverse import JUMPS, Places, statements
 
 _Loop = syntax.Foreach | syntax.While
-_JUMPS = syntax.Break | syntax.Continue | syntax.Return
 _SMALLEST_NORMAL = 2.0**-126
 
 
@@ -89,7 +88,7 @@ class _Sinking:
 
     def loop(self, loop: _Loop) -> None:
         """Move what a loop's body ends with."""
-        if any(isinstance(node, _JUMPS) for node in syntax.walk(loop)):
+        if any(isinstance(node, JUMPS) for node in syntax.walk(loop)):
             return
         body = loop.body.body
         for index, stmt in enumerate(body):
@@ -252,7 +251,7 @@ def _factor(stmt: syntax.Assign) -> syntax.Expr | None:
 
 def _leaving(stmts: Sequence[syntax.Stmt]) -> int:
     """The position of the first statement that may leave the block; their number if none does."""
-    found = (n for n, s in enumerate(stmts) if any(isinstance(i, _JUMPS) for i in syntax.walk(s)))
+    found = (n for n, s in enumerate(stmts) if any(isinstance(i, JUMPS) for i in syntax.walk(s)))
     return next(found, len(stmts))
 
 
