@@ -10,8 +10,9 @@ multiplies while the tensor cores have nothing of it to do. Nobody needs the pro
 adds to it, so the pass moves the statement over the loop's end, to just before ``pv``: it then runs
 beside ``qk``. The last trip's multiplication follows the loop, before the next use of ``acc``, and
 ``scale`` is one before the first trip. Every element goes through the same operations in the same
-order, and one more multiplication by 1.0f: the results are the same, bit for bit. Both new places
-are in front of the waits that stand right before the statement that needs the product.
+order, and one more multiplication by 1.0f, and nvcc contracts none of them with a sum: the results
+are the same, bit for bit. Both new places are in front of the waits that stand right before the
+statement that needs the product.
 
 Rules [R]. The statement moves only where all of them hold, else the order is the source's:
 
