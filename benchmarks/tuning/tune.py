@@ -1,6 +1,7 @@
 """Time the variants of variants.cuh and the generated kernels against FlashAttention-3.
 
-    PYTHON benchmarks/tuning/tune.py LIBRARY [--seconds S] [--rounds N] [--shapes S,..] [--without "NAME;.."]
+    PYTHON benchmarks/tuning/tune.py LIBRARY [--seconds S] [--rounds N] [--shapes S,..]
+        [--without "NAME;.."]
 
 PYTHON is an interpreter with torch and flash_attn_interface (the environment `main`), LIBRARY what
 README.md beside this file says how to build. Windows of some tenths of a second in seeded random
@@ -44,13 +45,13 @@ class Library:
         return float(self.c.tuning_time(self.names.index(name), repeat))
 
     def timeline(self) -> list[float]:
-        """Mean cycles of a step between its points (flat.cuh), both consumers one after the other."""
+        """Mean cycles of a step between its points (flat.cuh), one consumer after the other."""
         cycles = (ctypes.c_double * 16)()
         self.c.tuning_timeline(cycles)
         return list(cycles)
 
     def clocks(self) -> tuple[float, float]:
-        """GHz, and the share of the time in which a CTA had work, of the last launch of a variant."""
+        """GHz, and the share of the time in which a CTA had work, of a variant's last launch."""
         ghz, busy = ctypes.c_double(), ctypes.c_double()
         self.c.tuning_clocks(ctypes.byref(ghz), ctypes.byref(busy))
         return ghz.value, busy.value
@@ -86,7 +87,8 @@ def measure(library: Library, seq: int, seconds: float, rounds: int) -> dict[str
         return float(start.elapsed_time(stop)) / count
 
     found: dict[str, dict[str, Any]] = {
-        name: {"tflops": [], "ghz": [], "busy": [], "error": 0.0} for name in (ANCHOR, *library.timed)
+        name: {"tflops": [], "ghz": [], "busy": [], "error": 0.0}
+        for name in (ANCHOR, *library.timed)
     }
     for name in library.timed:
         out.fill_(float("nan"))
@@ -119,7 +121,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shapes", default="4096,8192,16384")
-    parser.add_argument("--without", default="", help="names that are not timed, with semicolons between")
+    parser.add_argument(
+        "--without", default="", help="names that are not timed, with semicolons between"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     import torch
@@ -141,7 +145,7 @@ def main() -> None:
             wrong = row["error"] > 0.01 and not name.startswith("-")
             cell = f"{tflops:8.1f}{'WRONG' if wrong else f'{ratio:.3f}':>7}"
             if name != ANCHOR and statistics.median(row["ghz"]):
-                # A KV tile of 128 x 128 is 4 * 128^3 floating-point operations, two matrix products.
+                # A KV tile of 128 x 128 is 4 * 128^3 operations, two matrix products.
                 ghz = statistics.median(row["ghz"])
                 cycles = multiprocessors * 4 * 128**3 * ghz / tflops / 1e3
                 cells.append(f"{cell}{ghz:5.2f}{cycles:7.0f}{statistics.median(row['busy']):5.2f}")
