@@ -31,7 +31,7 @@ SCRIPT = ROOT / "benchmarks/import_published.py"
 def test_every_published_run_is_still_what_its_report_makes_of_it() -> None:
     """A page, a table or a document that a newer version makes otherwise breaks every old run."""
     published = load_manifest(ROOT).inventory.published
-    assert len(published) >= 5
+    assert len(published) >= 3
     for name in published:
         assert verify_run(ROOT / "results" / name).findings == (), name
 

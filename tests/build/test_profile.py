@@ -128,6 +128,8 @@ def test_one_that_cannot_be_started(tmp_path: Path) -> None:
 
 def test_finding_it(ncu: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "_NSIGHT", tmp_path / "none")
+    # The pinned wheels of the toolkit may be installed here, or not.
+    monkeypatch.setattr(toolchain, "packaged", lambda *_: None)
     found = find_ncu(None, {"PATH": str(ncu.path.parent)})
     assert (found.path, found.origin) == (ncu.path, "PATH")
     assert found.passed_over == ()
