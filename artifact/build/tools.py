@@ -88,13 +88,12 @@ class Tools:
 
         Logs are published. With CUDA_HOME and CUTE_HOME set, a command in them can be typed.
         """
-        places = [("$CUDA_HOME", self.home.parent)]
+        # nvcc by itself, since it may have been found by a link that lies elsewhere.
+        places = [("$CUDA_HOME", self.home.parent), ("$CUDA_HOME/bin/nvcc", self.nvcc.path)]
         if self.cutlass is not None:
             places.append(("$CUTE_HOME", self.cutlass.include.parent))
         if self.compiler_include is not None:
             places.append(("$CHOREO_INCLUDE", self.compiler_include))
-        # nvcc may have been found by a link that lies elsewhere.
-        text = re.sub(rf"{re.escape(str(self.nvcc.path))}(?![\w.-])", "$CUDA_HOME/bin/nvcc", text)
         # The longest first: a package of the headers may lie inside the toolkit's environment.
         for name, place in sorted(places, key=lambda pair: -len(str(pair[1]))):
             text = re.sub(rf"{re.escape(str(place))}(?![\w.-])", name, text)

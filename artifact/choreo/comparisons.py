@@ -15,6 +15,7 @@ Rules [R]:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
@@ -26,7 +27,7 @@ ABOVE = "__above"
 VOTE = "__any"
 
 
-def is_comparison(node: syntax.Node) -> bool:
+def is_comparison(node: syntax.Node) -> TypeGuard[syntax.BuiltinCall]:
     """Whether a node is a call of ``__above``."""
     return isinstance(node, syntax.BuiltinCall) and node.name == ABOVE
 
@@ -34,7 +35,7 @@ def is_comparison(node: syntax.Node) -> bool:
 def compared(stmt: syntax.Stmt) -> Iterator[tuple[syntax.Name, syntax.Name]]:
     """The matrix and the limit of each comparison in a statement itself; names are resolved."""
     for node in own(stmt):
-        if isinstance(node, syntax.BuiltinCall) and node.name == ABOVE:
+        if is_comparison(node):
             match node.args:
                 case (syntax.Name() as matrix, syntax.Name() as limit):
                     yield matrix, limit

@@ -223,8 +223,6 @@ class _Sinking:
         )
         rest = block.body[after:]
         place = min(self._first(rest, accumulator), self._first(rest, vector), _leaving(rest))
-        if place == len(rest):
-            place = 0
         # A node of its own, as every place has.
         self._add(
             block,

@@ -133,13 +133,6 @@ __device__ __forceinline__ bool exceeds(const float (&acc)[64], const float (&li
   }
   return over;
 }
-__device__ __forceinline__ void all_reduce_max(float (&v)[2]) {
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    v[row] = fmaxf(v[row], __shfl_xor_sync(0xffffffffu, v[row], 2));
-    v[row] = fmaxf(v[row], __shfl_xor_sync(0xffffffffu, v[row], 1));
-  }
-}
 
 // 2^x for -126 <= x <= 127 without the special function unit: the fraction in [-1/2, 1/2] by a polynomial
 // (relative error 4e-5; P is rounded to BF16), the integer part added to the exponent.

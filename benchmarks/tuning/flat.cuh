@@ -303,7 +303,7 @@ flat(unsigned S, const unsigned* __restrict__ tasks, const unsigned* __restrict_
           grown = __any_sync(0xffffffffu, over);
           if (grown) {
             if (F & kIntegers) own_max(own, s);
-            all_reduce_max(own);
+            cu::all_reduce_max(own);
 #pragma unroll
             for (int row = 0; row < 2; ++row) {
               own[row] = fmaxf(own[row], top[row]);

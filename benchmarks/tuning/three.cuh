@@ -125,7 +125,7 @@ three(unsigned S, const unsigned* __restrict__ tasks, const unsigned* __restrict
             own_max(own, s);
             grown = __any_sync(0xffffffffu, !(fmaxf(own[0] - top[0], own[1] - top[1]) * kScale <= 8.0f));
             if (grown) {
-              all_reduce_max(own);
+              cu::all_reduce_max(own);
 #pragma unroll
               for (int row = 0; row < 2; ++row) {
                 own[row] = fmaxf(own[row], top[row]);

@@ -17,6 +17,7 @@ import ctypes
 import json
 import random
 import statistics
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,13 @@ ANCHOR = "fa3"
 class Library:
     """The C interface of library.cu."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, without: Collection[str] = ()) -> None:
         self.c = ctypes.CDLL(str(path.resolve()))
         self.c.tuning_name.restype = ctypes.c_char_p
         self.c.tuning_time.restype = ctypes.c_double
         count = self.c.tuning_count()
         self.names: list[str] = [self.c.tuning_name(i).decode() for i in range(count)]
-        self.timed = self.names
+        self.timed = [name for name in self.names if name not in without]
 
     def shape(self, tensors: tuple[Any, ...], seq: int) -> None:
         """What all launches work on from now on."""
@@ -128,9 +129,7 @@ def main() -> None:
     options = parser.parse_args()
     import torch
 
-    library = Library(options.library)
-    unwanted = options.without.split(";")
-    library.timed = [name for name in library.names if name not in unwanted]
+    library = Library(options.library, options.without.split(";"))
     shapes = [int(s) for s in options.shapes.split(",")]
     results = {s: measure(library, s, options.seconds, options.rounds) for s in shapes}
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
