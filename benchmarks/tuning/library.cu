@@ -123,15 +123,6 @@ Implementation three_variant(const char* name) {
           }};
 }
 
-// v5 as generated, launched as the variants are: with the attribute of a cluster of one.
-Implementation generated_v5_with_attribute() {
-  return {"v5, cluster attribute", [] {
-            const Setting& n = setting;
-            launch(attention_v5_kernel, dim3(unsigned(n.sms)), 384, 197712, 1, n.single.tasks, n.single.offsets, unsigned(n.seq),
-                   n.map(n.o, 64, 2), n.map(n.q, 128, 2), n.map(n.k, 128, 2), n.map(n.v, 128, 2));
-          }};
-}
-
 std::vector<Implementation> implementations() {
   auto persistent = [](auto kernel) {
     return [kernel] {

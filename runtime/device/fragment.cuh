@@ -31,21 +31,46 @@ __device__ __forceinline__ void all_reduce_max(float (&v)[2]) {
   }
 }
 
-// The maximum or sum of each row, overwriting `out`, the same in all four lanes. The maximum is found by two
-// chains a row: each step of one waits for the step before, and the other runs meanwhile.
+// The maximum of each row, overwriting `out`, the same in all four lanes; of a row with a NaN the NaN or a number.
+//
+// Bit patterns are compared as integers, of which one instruction (VIMNMX3) takes the greatest of three: two elements
+// a step, where FMNMX takes one. As signed integers the patterns of floats without a sign are in their order, and
+// above all with one. So what a thread finds is its maximum unless that has a sign. Then all its elements of the row
+// have, and their order is the opposite: the least pattern is the maximum. The warp votes on who needs that, so that
+// all its lanes can exchange what they have; the shuffles of the common case need not wait for the vote.
+// Two chains a row: each step of one waits for the step before, and the other runs meanwhile.
 template <int kRegisters>
 __device__ __forceinline__ void reduce_max(float (&out)[2], const float (&acc)[kRegisters]) {
+  int own[2];
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    float even = acc[element(row, 0)], odd = acc[element(row, 1)];
+    int top[2] = {__float_as_int(acc[element(row, 0)]), __float_as_int(acc[element(row, 1)])};
 #pragma unroll
     for (int e = 2; e < kRegisters / 2; e += 2) {
-      even = fmaxf(even, acc[element(row, e)]);
-      odd = fmaxf(odd, acc[element(row, e + 1)]);
+      int& chain = top[e / 2 % 2];
+      chain = __vimax3_s32(chain, __float_as_int(acc[element(row, e)]), __float_as_int(acc[element(row, e + 1)]));
     }
-    float top = fmaxf(even, odd);
-    top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-    out[row] = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+    own[row] = max(top[0], top[1]);
+  }
+  const bool below = __any_sync(0xffffffffu, own[0] < 0 || own[1] < 0);
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    int top = max(own[row], __shfl_xor_sync(0xffffffffu, own[row], 2));
+    top = max(top, __shfl_xor_sync(0xffffffffu, top, 1));
+    out[row] = __int_as_float(top);
+  }
+  if (below) {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      unsigned least[2] = {__float_as_uint(acc[element(row, 0)]), __float_as_uint(acc[element(row, 1)])};
+#pragma unroll
+      for (int e = 2; e < kRegisters / 2; e += 2) {
+        unsigned& chain = least[e / 2 % 2];
+        chain = __vimin3_u32(chain, __float_as_uint(acc[element(row, e)]), __float_as_uint(acc[element(row, e + 1)]));
+      }
+      out[row] = own[row] < 0 ? __uint_as_float(min(least[0], least[1])) : __int_as_float(own[row]);
+    }
+    all_reduce_max(out);
   }
 }
 
