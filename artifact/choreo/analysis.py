@@ -4,8 +4,8 @@ Each pass is a module that can be read alone; its docstring lists its rules and 
 language reference that they come from. A pass reads the tree and the tables of those before it.
 Where its errors leave no ground for the next one, a function's analysis ends there.
 
-Sinking and halving are no such passes: each makes another tree of one without errors, through which
-all passes then go again.
+Splitting, sinking and halving are no such passes: each makes another tree of one without errors,
+through which all passes then go again.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from artifact.choreo.resources import check_resources
 from artifact.choreo.scalars import check
 from artifact.choreo.shared import place_buffers
 from artifact.choreo.sinking import sink_scalings
+from artifact.choreo.splitting import split_stores
 from artifact.choreo.tables import Tables
 from artifact.choreo.threads import ThreadValues, plan_threads
 from artifact.choreo.tile_orders import check_tile_orders
@@ -79,7 +80,9 @@ def _analyse(
             diagnostics.found.append(diagnostic)
     if own.failed or not move:
         return tables
-    tables = _moved(tables, sink_scalings(tables, Places(function)), diagnostics, headers)
+    tables = _moved(tables, split_stores(tables, Places(function)), diagnostics, headers)
+    places = Places(tables.function)
+    tables = _moved(tables, sink_scalings(tables, places), diagnostics, headers)
     return _moved(tables, halve_conversions(tables), diagnostics, headers)
 
 

@@ -267,7 +267,8 @@ class Tables:
     function: syntax.Function
     """The tree that they are about: the source's, or one in which statements were moved."""
     moved: dict[syntax.Stmt, str] = field(default_factory=dict)
-    """Statements that were moved or added (sinking, halving), with what the generated text says."""
+    """Statements that were moved or added (splitting, sinking, halving), with what the generated
+    text says."""
     # names
     symbols: list[Symbol] = field(default_factory=list)
     uses: dict[syntax.Node, Symbol] = field(default_factory=dict)

@@ -36,8 +36,9 @@ __device__ __forceinline__ void all_reduce_max(float (&v)[2]) {
 // Bit patterns are compared as integers, of which one instruction (VIMNMX3) takes the greatest of three: two elements
 // a step, where FMNMX takes one. As signed integers the patterns of floats without a sign are in their order, and
 // above all with one. So what a thread finds is its maximum unless that has a sign. Then all its elements of the row
-// have, and their order is the opposite: the least pattern is the maximum. The warp votes on who needs that, so that
-// all its lanes can exchange what they have; the shuffles of the common case need not wait for the vote.
+// have, and their order is the opposite: the least pattern is the maximum. A row's maximum is right where one of its
+// four lanes found one without a sign. The warp votes on that, so that all its lanes can exchange what they have: at
+// first on what each found itself, for which the shuffles of the common case need not wait.
 // Two chains a row: each step of one waits for the step before, and the other runs meanwhile.
 template <int kRegisters>
 __device__ __forceinline__ void reduce_max(float (&out)[2], const float (&acc)[kRegisters]) {
@@ -59,7 +60,7 @@ __device__ __forceinline__ void reduce_max(float (&out)[2], const float (&acc)[k
     top = max(top, __shfl_xor_sync(0xffffffffu, top, 1));
     out[row] = __int_as_float(top);
   }
-  if (below) {
+  if (below && __any_sync(0xffffffffu, __float_as_int(out[0]) < 0 || __float_as_int(out[1]) < 0)) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       unsigned least[2] = {__float_as_uint(acc[element(row, 0)]), __float_as_uint(acc[element(row, 1)])};

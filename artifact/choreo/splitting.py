@@ -1,0 +1,218 @@
+"""The splitting pass: each warpgroup stores its own rows of a tile, and waits for no other one.
+
+Consumers that share an output tile end like this::
+
+    mma.store acc, tile.subspan(64, 128).at(cid, 0);
+    tma.copy tile => O.subspan(128, 128).at(bm, 0);
+
+All warpgroups meet, and one thread stores the tile. No row of it depends on another warpgroup's, so
+the pass gives each a tile of its own, in the same bytes of shared memory::
+
+    shared bf16 [64, 128] tile[2];
+    mma.store acc, tile[cid];
+    tma.copy tile[cid] => O.subspan(64, 128).at(bm * 2 + cid, 0);
+
+A warpgroup then meets with itself alone, and the first of them stores while another still computes.
+What is stored, and where, stays the same.
+
+Rules [R]. The pass makes the change only where all of them hold:
+
+* The tile is one buffer, no array, and these two statements, the second right behind the first, are
+  all that names it. The first stores 64 rows of all columns, in the row block ``cid``; the second
+  stores the whole tile at a multiple of its rows.
+* The threads are whole warpgroups, and ``cid`` counts them from zero: each row block has one owner.
+* Nothing else may depend on their meeting. The function's threads write no other shared buffer, no
+  element of a tensor, and call nothing but ``setreg_dec`` and ``setreg_inc``; what TMA loads is
+  announced by events, which do not need it.
+* A load of as many rows as the tile has demands of the host function what the whole tile did: that
+  the dimension is a multiple of them. Smaller tiles would demand less, and end in the next batch.
+
+The pass reads complete tables, in which no rule is broken; the changed tree is analysed for itself
+(:mod:`artifact.choreo.analysis`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from artifact.choreo import syntax
+from artifact.choreo.calls import REGISTER_CALLS
+from artifact.choreo.mma import origin_terms
+from artifact.choreo.moves import Added, Moved, edited
+from artifact.choreo.tables import Symbol, Tables, ViewPlan
+from artifact.choreo.threads import ThreadValues, warpgroups, whole
+from artifact.choreo.traverse import Places, changed_name, own, statements
+
+_ROWS = 64
+"""Of an accumulator: what a warpgroup stores."""
+_NOTE = "Each warpgroup stores its own rows, and meets with itself alone."
+
+
+def split_stores(tables: Tables, places: Places) -> Moved | None:
+    """A function in which warpgroups store their own rows; null where nothing changes.
+
+    Args:
+        tables: Of the function, complete and without an error.
+        places: Of the function's statements.
+    """
+    splitting = _Splitting(tables, places)
+    removed: set[syntax.Stmt] = set()
+    added: Added = {}
+    notes: dict[syntax.Stmt, str] = {}
+    for store in tables.transfers:
+        tile = splitting.tile(store)
+        if tile is None or not splitting.alone(tile):
+            continue
+        for old, new in _replacements(tile):
+            removed.add(old)
+            added[places.block(old), places.index(old)] = [new]
+            notes[new] = _NOTE
+    return Moved(edited(tables.function, removed, added), notes) if notes else None
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A tile that several warpgroups fill and one thread stores."""
+
+    decl: syntax.SharedDecl
+    fill: syntax.MmaStore
+    store: syntax.Transfer
+    place: syntax.Subspan
+    """Where in the tensor it goes: the last operation of the store's destination."""
+    owner: syntax.Expr
+    """The number of a warpgroup's row block."""
+    warpgroups: int
+
+
+class _Splitting:
+    def __init__(self, tables: Tables, places: Places) -> None:
+        self.tables = tables
+        self.places = places
+        self.values = ThreadValues(tables, places)
+
+    def tile(self, store: syntax.Transfer) -> _Tile | None:
+        """What a transfer stores, if both sides are what the rules say."""
+        plan, index = self.tables.transfers[store], self.places.index(store)
+        symbol = plan.source.root
+        fill = self.places.block(store).body[index - 1] if index else None
+        if plan.kind != "tma-store" or not isinstance(fill, syntax.MmaStore):
+            return None
+        match symbol.node, fill.destination, store.source, store.destination:
+            case (
+                syntax.SharedDecl(tiles=None) as decl,
+                syntax.View(
+                    base=syntax.Name() as base,
+                    ops=(syntax.Subspan(steps=None, indices=(owner, zero)),),
+                ),
+                syntax.View(ops=()),
+                syntax.View(ops=(*_, syntax.Subspan(steps=None, indices=(_, _)) as place)),
+            ):
+                pass
+            case _:
+                return None
+        if self.tables.uses[base] is not symbol or self.tables.constants.get(zero) != 0:
+            return None
+        if self.tables.views[fill.destination].extents != (_ROWS, plan.columns):
+            return None
+        owners = self._owners(owner, self.tables.threads[fill])
+        if len(owners) < 2 or [_ROWS * n for n in owners] != list(range(0, plan.rows, _ROWS)):
+            return None
+        return _Tile(decl, fill, store, place, owner, len(owners))
+
+    def _owners(self, owner: syntax.Expr, mask: int | None) -> list[int | float | bool]:
+        """The row block of each warpgroup; none where one has several, or part of its threads."""
+        known = self.values.of(owner)
+        if mask is None or known is None or not whole(mask, 128):
+            return []
+        blocks = [set(known[128 * group : 128 * group + 128]) for group in warpgroups(mask)]
+        return [n for block in blocks for n in block] if all(len(b) == 1 for b in blocks) else []
+
+    def alone(self, tile: _Tile) -> bool:
+        """Whether nothing else needs the warpgroups' meeting, or the tile as a whole."""
+        symbol = self.tables.transfers[tile.store].source.root
+        named = [node for node, used in self.tables.uses.items() if used is symbol]
+        others = [s for s in statements(self.tables.function.body) if s is not tile.fill]
+        return (
+            len(named) == 2
+            and not any(self._gives(stmt) for stmt in others if stmt is not tile.store)
+            and any(self._demands(stmt, tile) for stmt in others)
+        )
+
+    def _gives(self, stmt: syntax.Stmt) -> bool:
+        """Whether a statement may write what threads of another warpgroup read."""
+        if isinstance(stmt, syntax.CallStmt):
+            return stmt.name.id not in REGISTER_CALLS
+        if isinstance(stmt, syntax.Transfer):
+            return self.tables.transfers[stmt].kind != "tma-load"
+        changed = (self.tables.uses.get(name) for name in map(changed_name, own(stmt)) if name)
+        tensors = any(symbol and symbol.kind == "tensor" for symbol in changed)
+        return tensors or isinstance(stmt, syntax.MmaStore)
+
+    def _demands(self, stmt: syntax.Stmt, tile: _Tile) -> bool:
+        """Whether a load makes the host function check what the whole tile's store did."""
+        store = self.tables.transfers[tile.store]
+        if not isinstance(stmt, syntax.Transfer) or stmt is tile.store:
+            return False
+        load = self.tables.transfers[stmt].source
+        dim, rows = load.dims[0], store.rows
+        aligned = (self._aligned(view, view.dims[0], rows) for view in (load, store.target))
+        size = self._size(load, dim)
+        return (
+            load.extents[0] == rows
+            and size is not None
+            and size is self._size(store.target, store.target.dims[0])
+            and all(aligned)
+        )
+
+    def _size(self, view: ViewPlan, dim: int) -> Symbol | None:
+        """The dimension symbol of a tensor's extent."""
+        node = view.root.node
+        if not isinstance(node, syntax.TensorParam):
+            return None
+        return self.tables.uses.get(node.extents[dim])
+
+    def _aligned(self, view: ViewPlan, dim: int, rows: int) -> bool:
+        """Whether a view begins at a multiple of ``rows`` whatever its indices are."""
+        return all(
+            isinstance(term.scale, int)
+            and term.scale * int(self.tables.constants.get(term.index, 1)) % rows == 0
+            for term in origin_terms(self.tables, view, dim)
+        )
+
+
+def _replacements(tile: _Tile) -> Iterator[tuple[syntax.Stmt, syntax.Stmt]]:
+    """The three statements, each with what comes in its place. All nodes are new."""
+    rows = _number(tile, _ROWS)
+    decl = tile.decl
+    yield decl, replace(decl, extents=(rows, decl.extents[1]), tiles=_number(tile, tile.warpgroups))
+    yield tile.fill, replace(tile.fill, destination=_own(tile, tile.fill.destination))
+    if tile.store.destination is None or tile.place.indices is None:
+        raise AssertionError("a store has a destination with a place")
+    row, column = tile.place.indices
+    span = row.span
+    scaled = syntax.Binary(span, "*", row, _number(tile, tile.warpgroups))
+    place = replace(
+        tile.place,
+        extents=(copy.deepcopy(rows), tile.place.extents[1]),
+        indices=(syntax.Binary(span, "+", scaled, copy.deepcopy(tile.owner)), column),
+    )
+    destination = replace(tile.store.destination, ops=(*tile.store.destination.ops[:-1], place))
+    yield (
+        tile.store,
+        replace(tile.store, source=_own(tile, tile.store.source), destination=destination),
+    )
+
+
+def _own(tile: _Tile, view: syntax.View) -> syntax.View:
+    """``tile[owner]``, in place of a view of the whole tile."""
+    if not isinstance(view.base, syntax.Name):
+        raise AssertionError("the tile is no array")
+    return replace(
+        view, base=syntax.Index(view.span, view.base, copy.deepcopy(tile.owner)), ops=()
+    )
+
+
+def _number(tile: _Tile, value: int) -> syntax.IntLit:
+    return syntax.IntLit(tile.place.span, str(value), value, "")
