@@ -209,9 +209,7 @@ def _own(tile: _Tile, view: syntax.View) -> syntax.View:
     """``tile[owner]``, in place of a view of the whole tile."""
     if not isinstance(view.base, syntax.Name):
         raise AssertionError("the tile is no array")
-    return replace(
-        view, base=syntax.Index(view.span, view.base, copy.deepcopy(tile.owner)), ops=()
-    )
+    return replace(view, base=syntax.Index(view.span, view.base, copy.deepcopy(tile.owner)), ops=())
 
 
 def _number(tile: _Tile, value: int) -> syntax.IntLit:
