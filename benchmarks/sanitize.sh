@@ -5,16 +5,43 @@
 #   bash benchmarks/sanitize.sh v1 v2 v4 v3:persistent-ctas=3 v5:persistent-ctas=3      # build/V of `artifact build`
 #
 # NAME=VALUE is a parameter of the executable: with three CTAs a persistent kernel goes from task to task.
-# Prints what it ran and what was found; fails where a tool is blind or a kernel is not clean. Small shapes: both tools make a
+# Prints what it ran and what was found; fails (1) where a tool is blind or a kernel is not clean, and (3, one error, before
+# any of them runs) where a tool, an executable or a GPU is missing or does not work. Small shapes: both tools make a
 # kernel some hundred times slower, and two heads of five query tiles go through every branch of a role.
 set -u
 cd "$(dirname "$0")/.."
+. envs/ensure-venv.sh # die
+again="bash benchmarks/sanitize.sh $*"
+
+for tool in nvcc compute-sanitizer; do
+  command -v "$tool" >/dev/null || die "$tool is not there" 'where:    PATH' "expected: $tool of the CUDA toolkit" \
+    'found:    nothing of that name' "next:     PATH=/usr/local/cuda/bin:\$PATH $again    # where your toolkit is"
+done
+missing=
+for backend in "$@"; do
+  name=${backend%%:*}
+  [ -f "build/$name" ] && [ -x "build/$name" ] || missing+=" $name"
+done
+[ -z "$missing" ] || die 'an executable is not there' "where:    $PWD/build" "expected: one for each of: $*" \
+  "found:    none for:$missing" "next:     artifact build$missing && $again"
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 seq=640 batch=1 heads=2
 
-nvcc -arch=native -o "$work/fault" benchmarks/sanitizer_fault.cu || exit 3
+nvcc -arch=native -o "$work/fault" benchmarks/sanitizer_fault.cu || die 'the planted faults do not compile' \
+  'where:    benchmarks/sanitizer_fault.cu' 'expected: exit code 0 of nvcc' "found:    exit code $?" 'next:     artifact doctor'
+# The race is an error neither to CUDA nor to memcheck: with it a kernel is launched, and nothing is to be said of it.
+answer=$("$work/fault" race)
+[ "$answer" = 'no error' ] || die 'a small kernel does not run on this machine' 'where:    benchmarks/sanitizer_fault.cu, without compute-sanitizer' \
+  'expected: no error' "found:    ${answer:-nothing}" 'next:     artifact doctor'
+compute-sanitizer --tool memcheck "$work/fault" race >"$work/out" 2>&1
+code=$?
+grep -q 'ERROR SUMMARY: 0 errors' "$work/out" || die 'compute-sanitizer does not work on this machine' \
+  "where:    $(command -v compute-sanitizer) --tool memcheck, a small kernel that runs without it" 'expected: ERROR SUMMARY: 0 errors' \
+  "found:    exit code $code; $(grep -m1 -i error "$work/out" || tail -n 1 "$work/out")" "next:     use a GPU and a driver that it supports, then: $again"
+
 expect() {  # tool, pattern, arguments of fault
   local found
   found=$(compute-sanitizer --tool "$1" "$work/fault" ${3:-} 2>&1 | grep -m1 -E "$2")
