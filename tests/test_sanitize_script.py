@@ -98,7 +98,9 @@ def test_where_all_works_every_kernel_runs_under_both_tools(place: Place) -> Non
     done = place.start("v1", "v3:persistent-ctas=3")
     assert (done.returncode, done.stderr) == (0, "")
     memcheck = "exit 0; ========= ERROR SUMMARY: 0 errors; no gates"
-    race = "exit 0; ========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings); no gates"
+    race = (
+        "exit 0; ========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings); no gates"
+    )
     assert done.stdout.splitlines() == [
         "planted, memcheck: ========= Invalid __global__ write of size 4 bytes",
         "planted, racecheck: ========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)",
