@@ -323,7 +323,8 @@ ORDERED = (
 @pytest.fixture
 def halved(edited: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
     """A kernel in which nothing else is moved; a text of its own, so that nothing is cached."""
-    monkeypatch.setattr(analysis, "sink_scalings", lambda *_: None)
+    for other in ("split_stores", "sink_scalings"):
+        monkeypatch.setattr(analysis, other, lambda *_: None)
     epilogue = "// Epilogue: the last PV, with"
     return lambda name, text: edited(name, ORDERED, (epilogue, epilogue + text))
 
