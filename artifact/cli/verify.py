@@ -127,7 +127,7 @@ def _verify(
     published = [checksums] if checksums is not None else []
     opened: contextlib.AbstractContextManager[Source]
     if target is None or target.is_dir():
-        target = find_root(Path.cwd()) if target is None else find_root(target, target)
+        target = find_root(Path.cwd(), target, "artifact verify")
         opened = contextlib.nullcontext(Tree(target))
     elif target.is_file():
         from artifact.archive.source import open_source

@@ -123,6 +123,24 @@ def test_bad_requests(run: Run, tree: Path, args: tuple[str, ...], code: int, wo
     assert words in done.stderr
 
 
+def test_the_folder_above_a_tree_is_answered_with_the_tree(run: Run, tree: Path) -> None:
+    """Where an archive was unpacked by other means, the folder around its tree is named easily."""
+    above = tree.parent
+    for args, cwd, named in (
+        ((above,), Path("/"), str(tree)),
+        ((), above, "tree"),
+        ((".",), above, "tree"),
+        (("--root", "."), above, "tree"),
+    ):
+        done = run("verify", *args, cwd=cwd)
+        assert done.returncode == 2
+        answers = dict(line.strip().split(":", 1) for line in done.stderr.splitlines())
+        assert answers["error"] == " there is no artifact here"
+        assert "there is one in tree" in answers["found"]
+        assert answers["next"].split() == ["artifact", "verify", named]
+        assert run(*answers["next"].split()[1:], cwd=cwd).returncode == 0
+
+
 def test_the_lock_is_tied_by_the_published_content_id(run: Run, tree: Path) -> None:
     published = identity(run, tree)
     assert run("verify", "--expect-content-id", published, cwd=tree).returncode == 0
