@@ -70,15 +70,32 @@ def command(
         report.require()
         for note in report.notes:
             out.detail(f"note: {report.run_id}: {note}")
-    comparison = compare(
-        load_results(folder), load_results(other), manifest, cross_device=cross_device
-    )
+    ours, theirs = load_results(folder), load_results(other)
+    if published and (ours.origin, theirs.origin) == ("published", "measured"):
+        options = _options(cross_device, output, root)
+        raise UsageError(
+            "the two runs are the other way round",
+            where="artifact compare RUN PUBLISHED",
+            expected="first a run that was measured, then the one whose figures are the claims",
+            found=f"first {ours.run_id}, which was imported, then {theirs.run_id}, a measurement",
+            next=shlex.join(["artifact", "compare", published, run, *options]),
+        )
+    comparison = compare(ours, theirs, manifest, cross_device=cross_device)
     if output is not None:
         _write(output, comparison)
     _print(out, comparison)
     if output is not None:
         out.say(f"written:    {output}")
     raise typer.Exit(int(comparison.exit_code))
+
+
+def _options(cross_device: bool, output: Path | None, root: Path | None) -> list[str]:
+    """The options that change an answer, as they were given."""
+    return [
+        *(["--cross-device"] if cross_device else []),
+        *(["--output", str(output)] if output else []),
+        *(["--root", str(root)] if root else []),
+    ]
 
 
 def _root(folder: Path, root: Path | None) -> Path:

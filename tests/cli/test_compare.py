@@ -144,6 +144,20 @@ def test_an_output_that_cannot_be_written(slower, tmp_path):
     assert done.returncode == 3 and "Traceback" not in done.stderr
 
 
+def test_the_two_runs_the_other_way_round():
+    runs = sorted(path for path in (ROOT / "results").iterdir() if path.is_dir())
+    measured = next(path.name for path in runs if load_results(path).origin == "measured")
+    done = artifact(RUN, measured, "--cross-device", "--output", "a b.md")
+    assert (done.returncode, done.stdout) == (2, "")
+    answers = dict(line.strip().split(":", 1) for line in done.stderr.splitlines())
+    assert answers["error"] == " the two runs are the other way round"
+    assert f"first {RUN}, which was imported, then {measured}, a measure" in answers["found"]
+    options = "--cross-device --output 'a b.md'"
+    assert answers["next"].strip() == f"artifact compare {measured} {RUN} {options}"
+    for right in ((measured, RUN), (measured, measured), (RUN, RUN)):
+        assert artifact(*right).stderr == ""
+
+
 def test_no_such_run():
     done = artifact("nothing-of-that-name")
     assert done.returncode == 2 and "there is no such run" in done.stderr
