@@ -46,6 +46,7 @@ from artifact.model.results import (
     State,
 )
 from artifact.model.workload import Shape
+from artifact.report.caveats import unlocked_libraries
 
 
 @dataclass(frozen=True)
@@ -273,8 +274,10 @@ class _Run:
         session, run_ = self.starter.session(backend, reaper, scratch)
         self.sessions.append(session)
         hello = session.start()
-        versions = self.scrub.mapping(hello.versions)
-        self.rundir.add("backends", run_.model_copy(update={"versions": versions}))
+        run_ = run_.model_copy(update={"versions": self.scrub.mapping(hello.versions)})
+        self.rundir.add("backends", run_)
+        if note := unlocked_libraries(run_, self.rundir.get("interpreters")):
+            self.rundir.set(notes=(*self.rundir.get("notes"), note))
 
     def _gates(self) -> None:
         """Every backend at every shape: right outputs pass, wrong ones do not."""

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from artifact.model.results import Comparison, RunResults, SummaryRow
 from artifact.report import words
+from artifact.report.caveats import is_unlocked
 from artifact.report.words import NOTHING, visible
 
 Tone = Literal["", "good", "bad", "warn", "quiet"]
@@ -79,11 +80,12 @@ def shapes(results: RunResults) -> dict[str, str]:
 
 
 def _labelled(results: RunResults) -> dict[str, str]:
-    anchor = results.anchor
-    return {
-        name: f"{title} (anchor)" if name == anchor else title
-        for name, title in titles(results).items()
-    }
+    unlocked = {b.name for b in results.backends if is_unlocked(results, b)}
+    labels = {}
+    for name, title in titles(results).items():
+        said = ["anchor"] * (name == results.anchor) + ["not as locked"] * (name in unlocked)
+        labels[name] = f"{title} ({', '.join(said)})" if said else title
+    return labels
 
 
 def _present(results: RunResults) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from artifact.bench import failures, runner
+from artifact.bench import failures, interpreters, runner
 from artifact.bench.check import verify_run
 from artifact.bench.plan import Options
 from artifact.bench.progress import Progress
@@ -30,6 +30,7 @@ from artifact.errors import (
 from artifact.integrity.documents import load_manifest
 from artifact.integrity.lockfile import write_lock
 from artifact.model.load import check_schema
+from artifact.report import caveats
 
 
 class Recorder(Progress):
@@ -239,6 +240,30 @@ def test_an_interpreter_that_differs_marks_the_run(fake_artifact: Path) -> None:
     assert sys.prefix not in (outcome.folder / "results.json").read_text()
     command = (outcome.folder / "logs/gamma.log").read_text()
     assert "# $ $PYTHON -I $ROOT/workers/fake.py --backend gamma" in command
+
+
+@pytest.mark.usefixtures("no_pages")
+def test_a_library_that_is_not_as_locked_is_noted_for_its_backend_alone(
+    fake_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "fake: expected 2.0, found 1.0"
+    monkeypatch.setattr(
+        interpreters,
+        "_differences",
+        lambda plan, named, digests: [("x: found 3", line)] * len(named),
+    )
+    results = run(
+        fake_artifact,
+        workload="demo",
+        interpreters={"--ws-python": Path(sys.executable)},
+        unlocked_env=True,
+        rounds=1,
+    ).results
+    title = results.backends[2].title
+    assert [note for note in results.notes if "locked: " in note] == [
+        f"{title} did not run as locked: {line}."
+    ]
+    assert [caveats.is_unlocked(results, b) for b in results.backends] == [False, False, True]
 
 
 @pytest.mark.usefixtures("no_pages")

@@ -1,0 +1,45 @@
+"""Which rows of a run's tables stand for libraries that were not those of the lock.
+
+The run says it of itself: a note is written while it runs, and the tables mark the rows for
+which there is one. A run from before there were such notes keeps the tables that it has: they
+are made again from its results.json and compared byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from artifact.model.results import BackendRun, Interpreter, RunResults
+
+_SAYS = "{title} did not run as locked: "
+
+
+def unlocked_libraries(backend: BackendRun, interpreters: Iterable[Interpreter]) -> str | None:
+    """The note for ``backend``, or None where each library that its worker names is as locked.
+
+    Args:
+        backend: With the versions that its worker reported, by the names of distributions.
+        interpreters: As they were compared with their locks; a difference is a line that
+            begins with what it is about (:class:`artifact.envs.check.Difference`).
+    """
+    named = {_canonical(library) for library in backend.versions}
+    differences = [
+        line
+        for interpreter in interpreters
+        if interpreter.environment == backend.environment
+        for line in interpreter.differences
+        if _canonical(line.partition(":")[0]) in named
+    ]
+    if not differences:
+        return None
+    return f"{_SAYS.format(title=backend.title)}{'; '.join(differences)}."
+
+
+def _canonical(distribution: str) -> str:
+    return distribution.lower().replace("_", "-").replace(".", "-")
+
+
+def is_unlocked(results: RunResults, backend: BackendRun) -> bool:
+    """Whether the run has the note for ``backend``."""
+    said = _SAYS.format(title=backend.title)
+    return any(note.startswith(said) for note in results.notes)
