@@ -6,6 +6,6 @@ from artifact.choreo.compiler import Compiled, compile_text
 NAME = "choreo-py"
 
 #: Changes whenever the text that is emitted for some program may change.
-VERSION = "0.4.0"
+VERSION = "0.5.0"
 
 __all__ = ["NAME", "VERSION", "Compiled", "compile_text"]

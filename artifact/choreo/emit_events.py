@@ -1,4 +1,4 @@
-"""Events in CUDA: their barriers, waits and triggers, and the block's prologue."""
+"""Events in CUDA: their barriers, waits and triggers."""
 
 from __future__ import annotations
 
@@ -86,38 +86,7 @@ def event_of(ctx: Context, target: syntax.Target) -> Symbol:
     return plan.event
 
 
-# The block's prologue --------------------------------------------------------------------------
-
-
-def initialise(ctx: Context) -> None:
-    """Tensor maps are prefetched and barriers initialised by one thread; then the block meets."""
-    events = in_memory(ctx)
-    if ctx.maps or events:
-        with ctx.out.block("if (threadIdx.x == 0)"):
-            for name in ctx.maps.values():
-                ctx.out.line(f"cu::tma_prefetch(&{name});")
-            for symbol, plan in events:
-                _initialise(ctx, symbol, plan)
-            if events:
-                ctx.out.line("cu::fence_barrier_init();")
-    if events:
-        ctx.out.line("__syncthreads();")
-    for symbol, plan in ctx.tables.events.items():
-        if plan.kind == "named" and plan.ready:
-            ctx.out.comment(
-                f"{ctx.names.of(symbol)}: its first generation is complete from here on."
-            )
-            with ctx.out.block(f"if ({threads_condition(plan.triggering)})"):
-                ctx.out.line(_arrive(ctx, symbol, plan, ""))
-
-
-def _initialise(ctx: Context, symbol: Symbol, plan: EventPlan) -> None:
-    name = ctx.names.of(symbol)
-    if plan.slots == 1:
-        ctx.out.line(f"cu::mbarrier_init(&{name}[0], {plan.arrivals});")
-    else:
-        loop = f"for (int slot = 0; slot < {plan.slots}; ++slot)"
-        ctx.out.line(f"{loop} cu::mbarrier_init(&{name}[slot], {plan.arrivals});")
+# Sets of threads -------------------------------------------------------------------------------
 
 
 def runs_of(mask: int) -> list[tuple[int, int]]:
@@ -231,21 +200,22 @@ def trigger_event(ctx: Context, target: syntax.Target) -> None:
     name = ctx.names.of(event)
     if target.order is not None:
         order = order_text(ctx, target)
-        ctx.out.line(_arrive(ctx, event, plan, slot_text(ctx, plan, name, order)))
+        ctx.out.line(arrive(ctx, event, plan, slot_text(ctx, plan, name, order)))
         step_order(ctx, target)
         return
     index = None if target.index is None else ctx.expressions.integer(target.index)
     if plan.slots > 1 and (target.index is None or index == plan.slots):
         ctx.out.flush_left("#pragma unroll")
         loop = f"for (int slot = 0; slot < {plan.slots}; ++slot)"
-        ctx.out.line(f"{loop} {_arrive(ctx, event, plan, f'&{name}[slot]')}")
+        ctx.out.line(f"{loop} {arrive(ctx, event, plan, f'&{name}[slot]')}")
     elif plan.slots > 1 and target.index is not None:
-        ctx.out.line(_arrive(ctx, event, plan, f"&{name}[{ctx.text(target.index)}]"))
+        ctx.out.line(arrive(ctx, event, plan, f"&{name}[{ctx.text(target.index)}]"))
     else:
-        ctx.out.line(_arrive(ctx, event, plan, f"&{name}[0]"))
+        ctx.out.line(arrive(ctx, event, plan, f"&{name}[0]"))
 
 
-def _arrive(ctx: Context, event: Symbol, plan: EventPlan, slot: str) -> str:
+def arrive(ctx: Context, event: Symbol, plan: EventPlan, slot: str) -> str:
+    """The arrival of an event's triggering threads at a slot's address."""
     if plan.kind == "named":
         return f"cu::named_barrier_arrive({plan.barrier}, {plan.participants});"
     if plan.kind == "transaction":

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from artifact.choreo import syntax
 from artifact.choreo.emit_context import Context
-from artifact.choreo.emit_events import declare_events, event_bytes, initialise
+from artifact.choreo.emit_events import declare_events, event_bytes
 from artifact.choreo.emit_expressions import CXX_TYPES
+from artifact.choreo.emit_prologue import initialise
 from artifact.choreo.emit_scalars import assigned
 from artifact.choreo.emit_statements import emit_body, emit_statement
 from artifact.choreo.emit_threads import declare_levels

@@ -16,6 +16,8 @@ from artifact.choreo.tables import Symbol, TransferPlan
 from artifact.choreo.traverse import Places, statements
 
 _WAIT = "cu::tma_store_wait_read<0>();"
+BLOCK_MEETING = "__syncthreads();"
+"""The meeting of the whole block."""
 
 
 def emit_tma_store(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -> None:
@@ -49,7 +51,7 @@ def meeting(plan: TransferPlan) -> str:
         if mask.bit_count() <= 32 and mask >> first < 1 << 32 and not plan.barrier_threads:
             lanes = mask >> first
             return "__syncwarp();" if lanes == 0xFFFFFFFF else f"__syncwarp(0x{lanes:x});"
-        return "__syncthreads();"
+        return BLOCK_MEETING
     barrier = str(plan.barrier)
     if len(plan.leaders) > 1:
         # One barrier a warpgroup, numbered from the first.

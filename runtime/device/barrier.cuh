@@ -13,7 +13,8 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
 
-// One thread initialises; fence_barrier_init and a __syncthreads make it visible to everybody.
+// One thread initialises; fence_barrier_init and a meeting of the block (__syncthreads, or
+// wait_for_first_warp where thread 0 has initialised) make it visible to everybody.
 __device__ __forceinline__ void mbarrier_init(uint64_t* barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
@@ -57,6 +58,20 @@ __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
 }
 __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// All of a block's `Threads` threads come here, those of the first warp without waiting for the others,
+// who see what it has written before. The block's only meeting at barrier 0: a warp that went on could
+// be counted at the next one before everybody has left this one.
+template <int Threads>
+__device__ __forceinline__ void wait_for_first_warp() {
+  static_assert(Threads > 32 && Threads % 32 == 0, "whole warps, and more than the first");
+  if (threadIdx.x < 32) {
+    __syncwarp();
+    named_barrier_arrive(0, Threads);
+  } else {
+    named_barrier_sync(0, Threads);
+  }
 }
 
 // Shared memory that ordinary stores wrote becomes visible to the async proxy (TMA, wgmma): by every
