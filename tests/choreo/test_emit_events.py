@@ -125,7 +125,7 @@ def test_barriers_are_initialised_by_one_thread_before_any_role() -> None:
             "cu::tma_prefetch(&once_map);",
             "cu::mbarrier_init(&full[slot], 1);",
             "cu::fence_barrier_init();",
-            "__syncthreads();",
+            "cu::wait_for_first_warp<384>();",
         )
     ]
     assert order == sorted(order)
