@@ -106,13 +106,15 @@ class _Splitting:
                     base=syntax.Name() as base,
                     ops=(syntax.Subspan(steps=None, indices=(owner, zero)),),
                 ),
-                syntax.View(ops=()),
+                syntax.View(base=syntax.Name() as stored, ops=()),
                 syntax.View(ops=(*_, syntax.Subspan(steps=None, indices=(_, _)) as place)),
             ):
                 pass
             case _:
                 return None
-        if self.tables.uses[base] is not symbol or self.tables.constants.get(zero) != 0:
+        if any(self.tables.uses[name] is not symbol for name in (base, stored)):
+            return None
+        if self.tables.constants.get(zero) != 0:
             return None
         if self.tables.views[fill.destination].extents != (_ROWS, plan.columns):
             return None
