@@ -1,4 +1,4 @@
-# Sourced by run.sh and test.sh: one function that makes a virtual environment from a hashed lock.
+# Sourced by run.sh, test.sh and benchmarks/sanitize.sh (for `die`): one function that makes a virtual environment from a hashed lock.
 #
 # ensure_venv DIR LOCK [PIP OPTION...]: DIR holds exactly what LOCK pins and this tree, installed in place. It is made
 # anew when the lock, the Python or the place of the tree changed, or when making it was interrupted
