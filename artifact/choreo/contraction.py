@@ -59,8 +59,11 @@ def hands_on_product(tables: Tables, stmt: syntax.Assign) -> bool:
         return stmt.op not in ("+=", "-=")
     if _copied(tables, stmt) is not None or tables.constants.get(stmt.value) is not None:
         return False
-    match stmt.value:
-        case syntax.Binary(op="+" | "-") | syntax.Convert() | syntax.Infinity():
+    match _unconverted(tables, stmt.value):
+        case syntax.Binary(op="+" | "-", left=left, right=right):
+            # nvcc drops a zero that changes nothing, and with it the sum.
+            return any(tables.constants.get(side) == 0 for side in (left, right))
+        case syntax.Convert() | syntax.Infinity():
             return False
         case syntax.Unary(op="-", operand=syntax.Infinity()):
             return False
@@ -71,7 +74,17 @@ def hands_on_product(tables: Tables, stmt: syntax.Assign) -> bool:
 
 def _copied(tables: Tables, stmt: syntax.Assign) -> Symbol | None:
     """The fragment of which an assignment hands on an element as it is."""
-    if stmt.op != "=" or not isinstance(stmt.value, syntax.Element):
+    value = _unconverted(tables, stmt.value)
+    if stmt.op != "=" or not isinstance(value, syntax.Element):
         return None
-    symbol = tables.uses[stmt.value.base]
+    symbol = tables.uses[value.base]
     return symbol if symbol in tables.fragments else None
+
+
+def _unconverted(tables: Tables, value: syntax.Expr) -> syntax.Expr:
+    """A value without the conversions for which nothing is emitted: to the type that it has."""
+    while isinstance(value, syntax.Convert) and tables.types.get(value) == tables.types.get(
+        value.operand
+    ):
+        value = value.operand
+    return value

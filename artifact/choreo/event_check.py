@@ -10,6 +10,7 @@ from artifact.choreo.arrivals import Arrivals
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import Uses
 from artifact.choreo.tables import Symbol, Tables
+from artifact.choreo.threads import WARPGROUP, warpgroups
 from artifact.choreo.traverse import Places, statements
 
 
@@ -55,3 +56,13 @@ class EventCheck:
             for stmt, plan in self.tables.transfers.items()
             if plan.kind != "tma-load" and not stmt.is_async
         ]
+
+    def met(self, stmt: syntax.Transfer, mask: int) -> int:
+        """The threads that meet some of a set at a transfer, with themselves.
+
+        Where each warpgroup stores a tile of its own it meets with itself alone.
+        """
+        threads = self.mask(stmt)
+        if len(self.tables.transfers[stmt].leaders) == 1:
+            return threads if threads & mask else 0
+        return sum(threads & WARPGROUP << 128 * group for group in warpgroups(threads & mask))

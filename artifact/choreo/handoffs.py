@@ -203,9 +203,13 @@ class _Handoffs(EventCheck):
         """Whether a set of threads meets behind a node and before a later one, or at the first."""
         begin, end = ((node.span.line, node.span.column) for node in (first, last))
         return any(
-            begin <= (stmt.span.line, stmt.span.column) < end and self.mask(stmt) & mask == mask
+            begin <= (stmt.span.line, stmt.span.column) < end and self._all_meet(stmt, mask)
             for stmt in self.meetings
         )
+
+    def _all_meet(self, stmt: syntax.Transfer, mask: int) -> bool:
+        """Whether each thread of a set meets all others of it at a transfer."""
+        return self.met(stmt, mask & -mask) & mask == mask
 
 
 _WARP = (1 << 32) - 1

@@ -135,8 +135,8 @@ class Seeds(EventCheck):
         for stmt in self.meetings:
             at = self.order[stmt]
             between = first < at < last if first < last else not last <= at <= first
-            if between and self.mask(stmt) & told:
-                told |= self.mask(stmt)
+            if between:
+                told |= self.met(stmt, told)
         return told
 
     # Other events ------------------------------------------------------------------------------

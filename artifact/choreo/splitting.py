@@ -21,11 +21,19 @@ Rules [R]. The pass makes the change only where all of them hold:
   all that names it. The first stores 64 rows of all columns, in the row block ``cid``; the second
   stores the whole tile at a multiple of its rows.
 * The threads are whole warpgroups, and ``cid`` counts them from zero: each row block has one owner.
-* Nothing else may depend on their meeting. The function's threads write no other shared buffer, no
-  element of a tensor, and call nothing but ``setreg_dec`` and ``setreg_inc``; what TMA loads is
-  announced by events, which do not need it.
+  They store one tile, not one each.
+* Nothing else may depend on their meeting. The function's threads write no other shared buffer and
+  no element of a tensor, and call nothing but ``setreg_dec`` and ``setreg_inc``. They neither read
+  nor load from the stored tensor: a store may come before another warpgroup has read.
+* All these threads execute what one of them waits for, triggers or loads. Then each warpgroup knows
+  by itself what it waited for, and what all of them hand back is free of each. They may wait and
+  trigger apart where the store stands in no loop and nothing behind it needs what one of them
+  knows: then the meeting comes after all that they order.
+* None of their loads completes an event: one thread issues it, and only the meeting says that the
+  other warpgroups are there.
 * A load of as many rows as the tile has demands of the host function what the whole tile did: that
   the dimension is a multiple of them. Smaller tiles would demand less, and end in the next batch.
+  Neither begins at a constant row, which the host function compares with the dimension instead.
 
 The pass reads complete tables, in which no rule is broken; the changed tree is analysed for itself
 (:mod:`artifact.choreo.analysis`).
@@ -47,6 +55,10 @@ from artifact.choreo.traverse import Places, changed_name, own, statements
 
 _ROWS = 64
 """Of an accumulator: what a warpgroup stores."""
+_ORDERED = (
+    syntax.Wait | syntax.Trigger | syntax.Transfer | syntax.Mma | syntax.MmaLoad | syntax.CallStmt
+)
+"""What may need to know that other threads were somewhere before."""
 _NOTE = "Each warpgroup stores its own rows, and meets with itself alone."
 
 
@@ -99,6 +111,8 @@ class _Splitting:
         fill = self.places.block(store).body[index - 1] if index else None
         if plan.kind != "tma-store" or not isinstance(fill, syntax.MmaStore):
             return None
+        if len(plan.leaders) > 1:
+            return None
         match symbol.node, fill.destination, store.source, store.destination:
             case (
                 syntax.SharedDecl(tiles=None) as decl,
@@ -138,19 +152,44 @@ class _Splitting:
         others = [s for s in statements(self.tables.function.body) if s is not tile.fill]
         return (
             len(named) == 2
-            and not any(self._gives(stmt) for stmt in others if stmt is not tile.store)
+            and not any(self._gives(stmt, tile) for stmt in others if stmt is not tile.store)
             and any(self._demands(stmt, tile) for stmt in others)
         )
 
-    def _gives(self, stmt: syntax.Stmt) -> bool:
-        """Whether a statement may write what threads of another warpgroup read."""
+    def _gives(self, stmt: syntax.Stmt, tile: _Tile) -> bool:
+        """Whether a statement may need that the warpgroups which store have met."""
         if isinstance(stmt, syntax.CallStmt):
             return stmt.name.id not in REGISTER_CALLS
+        storing = self.tables.threads[tile.store] or 0
+        together = (self.tables.threads.get(stmt) or 0) & storing
+        stored = self.tables.transfers[tile.store].target.root
         if isinstance(stmt, syntax.Transfer):
-            return self.tables.transfers[stmt].kind != "tma-load"
+            plan = self.tables.transfers[stmt]
+            if plan.kind != "tma-load" or plan.source.root is stored:
+                return True
+            if together and plan.slot is not None:
+                return True
+        if isinstance(stmt, syntax.Wait | syntax.Trigger | syntax.Transfer):
+            apart = together not in (0, storing)
+            return apart and (isinstance(stmt, syntax.Transfer) or not self._ends(tile))
+        elements = (node.base for node in own(stmt) if isinstance(node, syntax.Element))
+        if any(self.tables.uses[base] is stored for base in elements):
+            return True
         changed = (self.tables.uses.get(name) for name in map(changed_name, own(stmt)) if name)
         tensors = any(symbol and symbol.kind == "tensor" for symbol in changed)
         return tensors or isinstance(stmt, syntax.MmaStore)
+
+    def _ends(self, tile: _Tile) -> bool:
+        """Whether the meeting orders nothing: it comes once, and nothing follows that needs it."""
+        if any(self.places.loops(tile.store)):
+            return False
+        storing = self.tables.threads[tile.store] or 0
+        everything = list(statements(self.tables.function.body))
+        behind = everything[everything.index(tile.store) + 1 :]
+        return not any(
+            isinstance(stmt, _ORDERED) and (self.tables.threads.get(stmt) or 0) & storing
+            for stmt in behind
+        )
 
     def _demands(self, stmt: syntax.Stmt, tile: _Tile) -> bool:
         """Whether a load makes the host function check what the whole tile's store did."""
@@ -159,13 +198,13 @@ class _Splitting:
             return False
         load = self.tables.transfers[stmt].source
         dim, rows = load.dims[0], store.rows
-        aligned = (self._aligned(view, view.dims[0], rows) for view in (load, store.target))
+        multiples = (self._multiple(view, view.dims[0], rows) for view in (load, store.target))
         size = self._size(load, dim)
         return (
             load.extents[0] == rows
             and size is not None
             and size is self._size(store.target, store.target.dims[0])
-            and all(aligned)
+            and all(multiples)
         )
 
     def _size(self, view: ViewPlan, dim: int) -> Symbol | None:
@@ -175,12 +214,14 @@ class _Splitting:
             return None
         return self.tables.uses.get(node.extents[dim])
 
-    def _aligned(self, view: ViewPlan, dim: int, rows: int) -> bool:
-        """Whether a view begins at a multiple of ``rows`` whatever its indices are."""
-        return all(
+    def _multiple(self, view: ViewPlan, dim: int, rows: int) -> bool:
+        """Whether a view begins at a multiple of ``rows``, at one that depends on an index."""
+        terms = origin_terms(self.tables, view, dim)
+        known = [self.tables.constants.get(term.index) for term in terms]
+        return any(value is None for value in known) and all(
             isinstance(term.scale, int)
-            and term.scale * int(self.tables.constants.get(term.index, 1)) % rows == 0
-            for term in origin_terms(self.tables, view, dim)
+            and term.scale * (1 if value is None else int(value)) % rows == 0
+            for term, value in zip(terms, known, strict=True)
         )
 
 

@@ -334,7 +334,7 @@ def _of_one_warp(mask: int) -> bool:
 
 def warpgroups(mask: int) -> tuple[int, ...]:
     """The numbers of the warpgroups that have threads in a set."""
-    return tuple(w for w in range((mask.bit_length() + 127) // 128) if mask >> 128 * w & _FULL)
+    return tuple(w for w in range((mask.bit_length() + 127) // 128) if mask >> 128 * w & WARPGROUP)
 
 
 def whole(mask: int, unit: int) -> bool:
@@ -347,4 +347,5 @@ def whole(mask: int, unit: int) -> bool:
     return True
 
 
-_FULL = (1 << 128) - 1
+WARPGROUP = (1 << 128) - 1
+"""The threads of the first warpgroup."""
