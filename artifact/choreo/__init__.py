@@ -5,7 +5,7 @@ from artifact.choreo.compiler import Compiled, compile_text
 #: What a generated file's stamp calls this compiler.
 NAME = "choreo-py"
 
-#: Changes whenever the text that is emitted for some program may change.
+#: Changes with every landed version of which the text may differ for some program.
 VERSION = "0.5.0"
 
 __all__ = ["NAME", "VERSION", "Compiled", "compile_text"]

@@ -1,8 +1,9 @@
 """The block's prologue: tensor maps are prefetched, barriers made, and shown to the other threads.
 
-Thread 0 sets up. The block then meets at ``__syncthreads``, or, where that is its only meeting, the
-other warps alone wait there: the first warp goes on, and a load that it issues is under way while
-the others still arrive.
+Thread 0 sets up before any role starts. The block then meets at ``__syncthreads`` (co-language.md,
+8.4), or [R], where that is its only meeting, the other warps alone wait there: the first warp goes
+on, and a load that it issues is under way while the others still arrive. What a thread wrote before
+its ``bar.arrive`` is seen by those whose ``bar.sync`` completes the barrier (PTX ISA, bar).
 """
 
 from __future__ import annotations

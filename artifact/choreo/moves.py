@@ -1,4 +1,4 @@
-"""Trees with statements at other places than in the source: what the moving passes make."""
+"""Trees with statements elsewhere, or otherwise, than in the source: what the passes make."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Added = dict[tuple[syntax.Block, int], list[syntax.Stmt]]
 
 @dataclass
 class Moved:
-    """A function with statements at other places than in its source.
+    """A function with statements elsewhere than in its source, or others in their place.
 
     Attributes:
         function: The whole tree. Statements that did not change are the source's own nodes; every
             node has the place in the source that it came from.
-        notes: What the generated text says of each statement that moved or was added.
+        notes: What the generated text says of each statement that moved, changed or was added.
     """
 
     function: syntax.Function
