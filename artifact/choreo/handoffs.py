@@ -105,14 +105,13 @@ class _Handoffs(EventCheck):
     def _uncovered(self, stmt: syntax.Stmt, waits: list[tuple[syntax.Target, int]]) -> int:
         """The threads of a statement without a wait for the nearest generation."""
         need = self.mask(stmt)
-        have = 0
+        waited = told = 0
         for target, mask in waits:
-            if mask & have & need:
+            if mask & waited & need:
                 break
-            have |= mask
-            if self._met_between(target, stmt, need):
-                return 0
-        return need & ~have
+            waited |= mask
+            told |= self._with_whom_they_met(mask, self._between(target, stmt))
+        return need & ~told
 
     def _waits_before(
         self, stmt: syntax.Stmt, loads: set[Symbol]
@@ -159,10 +158,13 @@ class _Handoffs(EventCheck):
         for use in (use for uses in guards for use in uses.plain):
             triggering |= use.mask
         for reader in readers:
-            mask = self.mask(reader)
-            if any(self._met_between(reader, use.stmt, mask) for use in releases):
-                continue
-            left = [w for w in _warps(mask) if not triggering >> 32 * w & _WARP]
+            mask, heard = self.mask(reader), triggering
+            for use in releases:
+                meetings = self._between(reader, use.stmt)
+                if any(self.met(one, mask & -mask) & mask == mask for one in meetings):
+                    heard |= mask
+                heard |= self._with_whom_they_met(use.mask, reversed(meetings))
+            left = [w for w in _warps(mask) if not heard >> 32 * w & _WARP]
             if not left or releases[0].target in self.told:
                 continue
             self.told.add(releases[0].target)
@@ -199,17 +201,19 @@ class _Handoffs(EventCheck):
 
     # Threads -----------------------------------------------------------------------------------
 
-    def _met_between(self, first: syntax.Node, last: syntax.Node, mask: int) -> bool:
-        """Whether a set of threads meets behind a node and before a later one, or at the first."""
+    def _between(self, first: syntax.Node, last: syntax.Node) -> list[syntax.Transfer]:
+        """The meetings behind a node and before a later one, or at the first."""
         begin, end = ((node.span.line, node.span.column) for node in (first, last))
-        return any(
-            begin <= (stmt.span.line, stmt.span.column) < end and self._all_meet(stmt, mask)
-            for stmt in self.meetings
-        )
+        return [s for s in self.meetings if begin <= (s.span.line, s.span.column) < end]
 
-    def _all_meet(self, stmt: syntax.Transfer, mask: int) -> bool:
-        """Whether each thread of a set meets all others of it at a transfer."""
-        return self.met(stmt, mask & -mask) & mask == mask
+    def _with_whom_they_met(self, mask: int, meetings: Iterable[syntax.Transfer]) -> int:
+        """A set of threads with all whom they meet, one meeting after the other.
+
+        Backwards these are the threads of which the set knows that they had come so far.
+        """
+        for stmt in meetings:
+            mask |= self.met(stmt, mask)
+        return mask
 
 
 _WARP = (1 << 32) - 1

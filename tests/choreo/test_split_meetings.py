@@ -155,6 +155,32 @@ def test_a_store_by_each_warpgroup_is_no_meeting_of_all(whole: Make, name: str, 
     assert whole(tile(*NEEDED[name], *BY_HAND)).codes == [code]
 
 
+def by_a_thread_of_each(name: str) -> Edits:
+    """What one warpgroup does for both, done by one thread of each for its own, by hand."""
+    alone = "inthreads (p == 1)"
+    return (*((old, new.replace(alone, "inthreads (t == 0)")) for old, new in NEEDED[name]),
+            *BY_HAND)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["one warpgroup hands back what both read", "one warpgroup waits for what both read"],
+)
+def test_it_is_one_of_each_warpgroup(program: Make, whole: Make, name: str) -> None:
+    text = tile(*by_a_thread_of_each(name))
+    assert whole(text).clean()
+    x = np.random.default_rng(3).standard_normal((1, 128, 128), np.float32)
+    given = {
+        "X": x,
+        "Y": np.full_like(x, np.nan),
+        "Z": x[0].copy(),
+        "ids": np.zeros(1, np.uint32),
+    }
+    found = [program(text).run(given, {"n": 4}, seed=seed).tensors["Y"] for seed in range(6)]
+    assert all(np.array_equal(found[0], other) for other in found)
+    assert not np.isnan(found[0]).any()
+
+
 # Products behind a conversion to the type that they have ---------------------------------------
 
 
