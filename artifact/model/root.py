@@ -72,8 +72,9 @@ def _and_below(trees: list[Path]) -> str:
 
 
 def _with_one(command: str, trees: list[Path]) -> str | None:
-    """``command`` with each of ``trees``, a line each."""
-    return "\n".join(f"{command} {shlex.quote(str(tree))}" for tree in trees) or None
+    """``command`` with each of ``trees``, a line each; none of them reads like an option."""
+    names = (f"./{tree}" if str(tree).startswith("-") else str(tree) for tree in trees)
+    return "\n".join(f"{command} {shlex.quote(name)}" for name in names) or None
 
 
 def at_root(command: str, root: Path) -> str:

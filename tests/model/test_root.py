@@ -42,6 +42,13 @@ def test_the_folder_around_trees_names_each_with_its_command(
     assert f"--root {tmp_path}/c" in str(refusal(tmp_path).next)
 
 
+def test_the_name_of_a_tree_is_no_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(tmp_path / "--help")
+    monkeypatch.chdir(tmp_path)
+    for error in (refusal(tmp_path), refusal(Path("/"), Path())):
+        assert error.next == "the same command with --root ./--help"
+
+
 def test_where_no_tree_is_near_it_stays_general(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
