@@ -11,7 +11,10 @@
 set -u
 cd "$(dirname "$0")/.."
 . envs/ensure-venv.sh # die
-again="bash benchmarks/sanitize.sh $*"
+[ "$#" -gt 0 ] || die 'no executable is named' 'where:    bash benchmarks/sanitize.sh' 'expected: names of native kernels' \
+  'found:    none' 'next:     artifact build && bash benchmarks/sanitize.sh v1'
+printf -v again ' %q' "$@"
+again="bash benchmarks/sanitize.sh$again"
 
 for tool in nvcc compute-sanitizer; do
   command -v "$tool" >/dev/null || die "$tool is not there" 'where:    PATH' "expected: $tool of the CUDA toolkit" \
@@ -25,7 +28,8 @@ done
 [ -z "$missing" ] || die 'an executable is not there' "where:    $PWD/build" "expected: one for each of: $*" \
   "found:    none for:$missing" "next:     artifact build$missing && $again"
 
-work=$(mktemp -d)
+work=$(mktemp -d) || die 'no temporary folder can be made' "where:    ${TMPDIR:-/tmp}" 'expected: a folder that can be written' \
+  "found:    exit code $? of mktemp" "next:     TMPDIR=/tmp $again"
 trap 'rm -rf "$work"' EXIT
 failed=0
 seq=640 batch=1 heads=2

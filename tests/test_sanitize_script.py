@@ -44,7 +44,9 @@ class Place:
     root: Path
 
     def tool(self, name: str, body: str) -> None:
-        self._write(self.root / "bin" / name, body)
+        file = self.root / "bin" / name
+        file.unlink(missing_ok=True)  # never through the link to the machine's own
+        self._write(file, body)
 
     def kernel(self, name: str) -> None:
         self._write(self.root / "build" / name, f'echo "$*" >>ran-{name}\n')
@@ -128,6 +130,22 @@ def test_executables_that_are_not_built_are_named(place: Place) -> None:
     assert head == "error: an executable is not there"
     assert answers["found"] == "none for: v3 v9"
     assert answers["next"].startswith("artifact build v3 v9 && ")
+
+
+def test_nothing_is_clean_where_nothing_is_named(place: Place) -> None:
+    head, answers = place.refusal()
+    assert head == "error: no executable is named"
+    assert answers["next"].endswith("sanitize.sh v1")
+
+
+def test_without_a_temporary_folder_nothing_is_written(place: Place) -> None:
+    place.tool("mktemp", "exit 1\n")
+    place.tool("nvcc", f'echo "$*" >"{place.root}/compiled"\nexit 2\n')
+    head, answers = place.refusal("v1", "v1:a=b c", TMPDIR="/nowhere")
+    assert head == "error: no temporary folder can be made"
+    assert answers["where"] == "/nowhere"
+    assert answers["next"].endswith("sanitize.sh v1 v1:a=b\\ c")
+    assert not (place.root / "compiled").exists()
 
 
 def test_planted_faults_that_do_not_compile_end_it(place: Place) -> None:
