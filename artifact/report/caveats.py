@@ -39,6 +39,21 @@ def _canonical(distribution: str) -> str:
     return distribution.lower().replace("_", "-").replace(".", "-")
 
 
+def misnoted(results: RunResults) -> tuple[str, ...]:
+    """The notes that a run has and its own facts do not call for, and those that it lacks.
+
+    None where it has no note of this kind: then it may be from before there were any.
+    """
+    marked = [backend for backend in results.backends if is_unlocked(results, backend)]
+    said = {
+        note
+        for note in results.notes
+        if any(note.startswith(_SAYS.format(title=backend.title)) for backend in marked)
+    }
+    facts = (unlocked_libraries(backend, results.interpreters) for backend in results.backends)
+    return tuple(sorted(said ^ {note for note in facts if note})) if said else ()
+
+
 def is_unlocked(results: RunResults, backend: BackendRun) -> bool:
     """Whether the run has the note for ``backend``."""
     said = _SAYS.format(title=backend.title)

@@ -438,6 +438,36 @@ def test_what_does_not_follow_is_found_even_if_all_else_was_made_to_fit(
         assert start == "..." or message.startswith(R + start), found
 
 
+def _noted(notes: list[str]) -> Callable[[dict[str, Any]], None]:
+    def change(value: dict[str, Any]) -> None:
+        backend, interpreter = value["backends"][0], value["interpreters"][0]
+        backend.update(environment=interpreter["environment"], versions={"numpy": "2.0"})
+        interpreter["differences"] = ["numpy: expected 2.1, found 2.0"]
+        value["notes"] = [note.format(*(b["title"] for b in value["backends"])) for note in notes]
+
+    return change
+
+
+RIGHT = "{0} did not run as locked: numpy: expected 2.1, found 2.0."
+
+
+@pytest.mark.parametrize(
+    ("notes", "found"),
+    [
+        ([], []),
+        ([RIGHT, "of something else"], []),
+        ([RIGHT, "{1} did not run as locked: it is slow."], ["has one"]),
+        (["{1} did not run as locked: it is slow."], ["lacks one", "has one"]),
+        ([RIGHT.replace("found 2.0", "found 2.1")], ["lacks one", "has one"]),
+    ],
+)
+def test_the_notes_that_mark_rows_follow_from_what_was_installed(
+    folder: Path, notes: list[str], found: list[str]
+) -> None:
+    said = [m for m in messages(forge(folder, _noted(notes))) if "notes" in m]
+    assert said == [f"{R}notes: {one} against the run's own facts" for one in found]
+
+
 def test_changed_samples_show_in_everything_made_of_them(folder: Path) -> None:
     found = messages(forge(folder, put("samples", 0, "ms", 7.0)))
     assert f"{R}summary[0] (a, N=4).max_ms: does not follow from the samples" in found
