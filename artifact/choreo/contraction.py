@@ -59,7 +59,11 @@ def hands_on_product(tables: Tables, stmt: syntax.Assign) -> bool:
         return stmt.op not in ("+=", "-=")
     if _copied(tables, stmt) is not None or tables.constants.get(stmt.value) is not None:
         return False
-    match _unconverted(tables, stmt.value):
+    return _may_be_product(tables, stmt.value)
+
+
+def _may_be_product(tables: Tables, value: syntax.Expr) -> bool:
+    match _bare(tables, value):
         case syntax.Binary(op="+" | "-", left=left, right=right):
             # nvcc drops a zero that changes nothing, and with it the sum.
             return any(tables.constants.get(side) == 0 for side in (left, right))
@@ -67,6 +71,12 @@ def hands_on_product(tables: Tables, stmt: syntax.Assign) -> bool:
             return False
         case syntax.Unary(op="-", operand=syntax.Infinity()):
             return False
+        case syntax.BuiltinCall(name="__max" | "__min", args=args):
+            # Of two equal products nvcc takes one.
+            return all(
+                not isinstance(_bare(tables, arg), syntax.Element) and _may_be_product(tables, arg)
+                for arg in args
+            )
         case syntax.BuiltinCall(name=name):
             return name == "__log"
     return True
@@ -74,17 +84,31 @@ def hands_on_product(tables: Tables, stmt: syntax.Assign) -> bool:
 
 def _copied(tables: Tables, stmt: syntax.Assign) -> Symbol | None:
     """The fragment of which an assignment hands on an element as it is."""
-    value = _unconverted(tables, stmt.value)
+    value = _bare(tables, stmt.value)
     if stmt.op != "=" or not isinstance(value, syntax.Element):
         return None
     symbol = tables.uses[value.base]
     return symbol if symbol in tables.fragments else None
 
 
-def _unconverted(tables: Tables, value: syntax.Expr) -> syntax.Expr:
-    """A value without the conversions for which nothing is emitted: to the type that it has."""
-    while isinstance(value, syntax.Convert) and tables.types.get(value) == tables.types.get(
-        value.operand
-    ):
-        value = value.operand
-    return value
+def _bare(tables: Tables, value: syntax.Expr) -> syntax.Expr:
+    """A value without what nvcc may drop around it.
+
+    Conversions to the type that it has, and those to FP64 and back, also where FP64 is only what it
+    was computed in; the sign of what has none, as a square; the larger of one value twice.
+    """
+    while True:
+        match value:
+            case syntax.Convert(operand=operand):
+                types = tables.types.get(value), tables.types.get(operand)
+                if types[0] != types[1] and "f64" not in types:
+                    return value
+                value = operand
+            case syntax.BuiltinCall(name="__fabs", args=(one,)):
+                value = one
+            case syntax.BuiltinCall(name="__max" | "__min", args=(one, other)) if syntax.same(
+                one, other
+            ):
+                value = one
+            case _:
+                return value

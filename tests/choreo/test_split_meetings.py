@@ -186,7 +186,15 @@ def test_it_is_one_of_each_warpgroup(program: Make, whole: Make, name: str) -> N
 
 @pytest.mark.parametrize(
     "value",
-    ["__to<f32>(acc.at(i, j) * 0.7f)", "acc.at(i, j) * 0.7f - 0.0f", "0.0f + acc.at(i, j) * 0.7f"],
+    [
+        "__to<f32>(acc.at(i, j) * 0.7f)",
+        "acc.at(i, j) * 0.7f - 0.0f",
+        "0.0f + acc.at(i, j) * 0.7f",
+        "__to<f32>(__to<f64>(acc.at(i, j) * 0.7f))",
+        "__to<f32>(__to<f64>(acc.at(i, j)) * __to<f64>(0.7f))",
+        "__fabs(acc.at(i, j) * acc.at(i, j))",
+        "__max(acc.at(i, j) * top.at(i), top.at(i) * acc.at(i, j))",
+    ],
 )
 def test_a_product_is_one_also_where_nothing_is_emitted_around_it(
     consumer: Make, value: str
