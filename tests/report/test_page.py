@@ -262,7 +262,7 @@ CAVEATS = [
 def test_the_page_of_a_gpu_run_says_every_caveat(tmp_path):
     """The committed run, with the notes that the manifest gives to a run of its backends."""
     root = Path(__file__).resolve().parents[2]
-    run = load_results(root / "results/20261130T183929Z-h200-bf16")
+    run = load_results(root / "results/20261130T152023Z-h200-bf16")
     plan = SimpleNamespace(
         protocol=run.protocol, workload=run.workload, backends=run.backends, gpu=object(),
         manifest=load_manifest(root),
