@@ -30,7 +30,7 @@ from artifact.integrity.pin import Finding
 from artifact.integrity.verify import findings_error
 from artifact.model.load import load_json, read_bytes
 from artifact.model.results import CheckRecord, RunResults, WitnessRecord
-from artifact.report.caveats import misnoted
+from artifact.model.unlocked import misnoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def verify_run(folder: Path) -> RunReport:
         findings += _schedule(results)
         findings += _records(results)
         findings += statistics_findings(results)
-        findings += _caveats(results)
+        findings += _unlocked(results)
         findings += _tables(folder, results)
     findings += _samples(results)
     findings += gate_findings(results)
@@ -148,7 +148,7 @@ def _marks(results: RunResults) -> Iterator[Finding]:
             yield finding(f"marks: lacks {mark}, which the run's own facts call for")
 
 
-def _caveats(results: RunResults) -> Iterator[Finding]:
+def _unlocked(results: RunResults) -> Iterator[Finding]:
     """Tables mark the rows that notes speak of; each must follow from what was found installed."""
     for note in misnoted(results):
         said = note in results.notes

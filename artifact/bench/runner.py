@@ -45,8 +45,8 @@ from artifact.model.results import (
     RunResults,
     State,
 )
+from artifact.model.unlocked import unlocked_libraries
 from artifact.model.workload import Shape
-from artifact.report.caveats import unlocked_libraries
 
 
 @dataclass(frozen=True)

@@ -71,14 +71,14 @@ def command(
         for note in report.notes:
             out.detail(f"note: {report.run_id}: {note}")
     ours, theirs = load_results(folder), load_results(other)
-    if published and (ours.origin, theirs.origin) == ("published", "measured"):
+    if (ours.origin, theirs.origin) == ("published", "measured"):
         options = _options(cross_device, output, root)
         raise UsageError(
             "the two runs are the other way round",
             where="artifact compare RUN PUBLISHED",
             expected="first a run that was measured, then the one whose figures are the claims",
             found=f"first {ours.run_id}, which was imported, then {theirs.run_id}, a measurement",
-            next=shlex.join(["artifact", "compare", published, run, *options]),
+            next=shlex.join(["artifact", "compare", published or other.name, run, *options]),
         )
     comparison = compare(ours, theirs, manifest, cross_device=cross_device)
     if output is not None:

@@ -17,7 +17,7 @@ BUILD = "build"
 
 
 def find_root(
-    start: Path, explicit: Path | None = None, command: str = "the same command with --root"
+    start: Path, explicit: Path | None = None, command: str = "add to the command: --root"
 ) -> Path:
     """The root of the artifact: ``explicit``, or ``start`` or its nearest parent with a manifest.
 
@@ -57,7 +57,10 @@ def find_root(
 
 
 def _trees_below(folder: Path) -> list[Path]:
-    """The first three folders of ``folder`` that hold a manifest; none where it is unreadable."""
+    """The first three folders of ``folder`` that hold a manifest; none where it is unreadable.
+
+    Three say where to look, and make no page of it.
+    """
     found = []
     with suppress(OSError):
         for child in sorted(folder.iterdir()):
@@ -68,7 +71,10 @@ def _trees_below(folder: Path) -> list[Path]:
 
 
 def _and_below(trees: list[Path]) -> str:
-    return f"; there is one in {', '.join(tree.name for tree in trees)}" if trees else ""
+    if not trees:
+        return ""
+    there = "there is one" if len(trees) == 1 else "there are some"
+    return f"; {there} in {', '.join(shlex.quote(tree.name) for tree in trees)}"
 
 
 def _with_one(command: str, trees: list[Path]) -> str | None:

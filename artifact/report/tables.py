@@ -12,8 +12,8 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from artifact.model.results import Comparison, RunResults, SummaryRow
+from artifact.model.unlocked import is_unlocked
 from artifact.report import words
-from artifact.report.caveats import is_unlocked
 from artifact.report.words import NOTHING, visible
 
 Tone = Literal["", "good", "bad", "warn", "quiet"]

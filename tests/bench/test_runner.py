@@ -29,8 +29,8 @@ from artifact.errors import (
 )
 from artifact.integrity.documents import load_manifest
 from artifact.integrity.lockfile import write_lock
+from artifact.model import unlocked
 from artifact.model.load import check_schema
-from artifact.report import caveats
 
 
 class Recorder(Progress):
@@ -263,7 +263,7 @@ def test_a_library_that_is_not_as_locked_is_noted_for_its_backend_alone(
     assert [note for note in results.notes if "locked: " in note] == [
         f"{title} did not run as locked: {line}."
     ]
-    assert [caveats.is_unlocked(results, b) for b in results.backends] == [False, False, True]
+    assert [unlocked.is_unlocked(results, b) for b in results.backends] == [False, False, True]
 
 
 @pytest.mark.usefixtures("no_pages")

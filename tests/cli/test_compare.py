@@ -12,6 +12,7 @@ import pytest
 
 from artifact.bench.check import load_results
 from artifact.bench.rundir import pins
+from artifact.integrity.documents import load_manifest
 from artifact.model.load import dump_json
 from artifact.report.base import render
 
@@ -156,6 +157,15 @@ def test_the_two_runs_the_other_way_round():
     assert answers["next"].strip() == f"artifact compare {measured} {RUN} {options}"
     for right in ((measured, RUN), (measured, measured), (RUN, RUN)):
         assert artifact(*right).stderr == ""
+
+
+def test_an_imported_run_alone_is_not_compared_with_the_newest_measurement():
+    done = artifact(RUN, "--root", ROOT)
+    assert (done.returncode, done.stdout) == (2, "")
+    answers = dict(line.strip().split(":", 1) for line in done.stderr.splitlines())
+    newest = max(set(load_manifest(ROOT).inventory.published) - {RUN})
+    assert answers["error"] == " the two runs are the other way round"
+    assert answers["next"].strip() == f"artifact compare {newest} {RUN} --root {ROOT}"
 
 
 def test_no_such_run():

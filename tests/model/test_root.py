@@ -36,17 +36,25 @@ def test_the_folder_around_trees_names_each_with_its_command(
     plant(tmp_path / "d/deeper")
     monkeypatch.chdir(tmp_path)
     for error in (refusal(tmp_path), refusal(tmp_path / "d", Path())):
-        assert error.found is not None and error.found.endswith("; there is one in a b, c")
-        assert error.next == ("the same command with --root 'a b'\nthe same command with --root c")
+        assert error.found is not None and error.found.endswith("; there are some in 'a b', c")
+        assert error.next == ("add to the command: --root 'a b'\nadd to the command: --root c")
     monkeypatch.chdir("/")
     assert f"--root {tmp_path}/c" in str(refusal(tmp_path).next)
+
+
+def test_of_many_trees_three_are_named(tmp_path: Path) -> None:
+    for name in "edcba":
+        plant(tmp_path / name)
+    error = refusal(tmp_path)
+    assert error.found is not None and error.found.endswith("; there are some in a, b, c")
+    assert str(error.next).count("--root") == 3
 
 
 def test_the_name_of_a_tree_is_no_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(tmp_path / "--help")
     monkeypatch.chdir(tmp_path)
     for error in (refusal(tmp_path), refusal(Path("/"), Path())):
-        assert error.next == "the same command with --root ./--help"
+        assert error.next == "add to the command: --root ./--help"
 
 
 def test_where_no_tree_is_near_it_stays_general(tmp_path: Path) -> None:

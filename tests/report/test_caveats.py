@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from artifact.model.results import Interpreter
+from artifact.model.unlocked import is_unlocked, unlocked_libraries
 from artifact.report import tables
 from artifact.report.base import render
-from artifact.report.caveats import is_unlocked, unlocked_libraries
 from artifact.report.page import PageReport
 from artifact.report.text import summary_table
 

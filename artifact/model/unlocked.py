@@ -1,4 +1,4 @@
-"""Which rows of a run's tables stand for libraries that were not those of the lock.
+"""Which backends of a run had libraries that were not those of their lock.
 
 The run says it of itself: a note is written while it runs, and the tables mark the rows for
 which there is one. A run from before there were such notes keeps the tables that it has: they
@@ -8,6 +8,8 @@ are made again from its results.json and compared byte for byte.
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from packaging.utils import canonicalize_name
 
 from artifact.model.results import BackendRun, Interpreter, RunResults
 
@@ -22,21 +24,17 @@ def unlocked_libraries(backend: BackendRun, interpreters: Iterable[Interpreter])
         interpreters: As they were compared with their locks; a difference is a line that
             begins with what it is about (:class:`artifact.envs.check.Difference`).
     """
-    named = {_canonical(library) for library in backend.versions}
+    named = {canonicalize_name(library) for library in backend.versions}
     differences = [
         line
         for interpreter in interpreters
         if interpreter.environment == backend.environment
         for line in interpreter.differences
-        if _canonical(line.partition(":")[0]) in named
+        if canonicalize_name(line.partition(":")[0]) in named
     ]
     if not differences:
         return None
     return f"{_SAYS.format(title=backend.title)}{'; '.join(differences)}."
-
-
-def _canonical(distribution: str) -> str:
-    return distribution.lower().replace("_", "-").replace(".", "-")
 
 
 def misnoted(results: RunResults) -> tuple[str, ...]:
