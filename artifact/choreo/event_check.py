@@ -10,7 +10,7 @@ from artifact.choreo.arrivals import Arrivals
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import Uses
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.threads import WARPGROUP, warpgroups
+from artifact.choreo.threads import warpgroup_mask, warpgroups
 from artifact.choreo.traverse import Places, statements
 
 
@@ -57,7 +57,7 @@ class EventCheck:
             if plan.kind != "tma-load" and not stmt.is_async
         ]
 
-    def met(self, stmt: syntax.Transfer, mask: int) -> int:
+    def who_meet(self, stmt: syntax.Transfer, mask: int) -> int:
         """The threads that meet some of a set at a transfer, with themselves.
 
         Where each warpgroup stores a tile of its own it meets with itself alone.
@@ -65,4 +65,4 @@ class EventCheck:
         threads = self.mask(stmt)
         if len(self.tables.transfers[stmt].leaders) == 1:
             return threads if threads & mask else 0
-        return sum(threads & WARPGROUP << 128 * group for group in warpgroups(threads & mask))
+        return sum(threads & warpgroup_mask(group) for group in warpgroups(threads & mask))

@@ -340,12 +340,7 @@ def _half(stmt: syntax.Stmt, width: int, half: int) -> syntax.Apply:
     """``apply {i, j} in x.subspan(_, width).at(0, half) ..``, where it stands in the source."""
     assert isinstance(stmt, syntax.Apply)  # only those are split
     span = stmt.span
-
-    def number(value: int) -> syntax.IntLit:
-        return syntax.IntLit(span, str(value), value, "")
-
-    part = syntax.Subspan(
-        span, (syntax.Wildcard(span), number(width)), None, (number(0), number(half))
-    )
+    columns, first, second = (syntax.int_literal(span, value) for value in (width, 0, half))
+    part = syntax.Subspan(span, (syntax.Wildcard(span), columns), None, (first, second))
     # Nodes of its own, as every place has.
     return replace(copy.deepcopy(stmt), part=part)

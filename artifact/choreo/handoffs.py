@@ -161,7 +161,7 @@ class _Handoffs(EventCheck):
             mask, heard = self.mask(reader), triggering
             for use in releases:
                 meetings = self._between(reader, use.stmt)
-                if any(self.met(one, mask & -mask) & mask == mask for one in meetings):
+                if any(self.who_meet(one, mask & -mask) & mask == mask for one in meetings):
                     heard |= mask
                 heard |= self._with_whom_they_met(use.mask, reversed(meetings))
             left = [w for w in _warps(mask) if not heard >> 32 * w & _WARP]
@@ -212,7 +212,7 @@ class _Handoffs(EventCheck):
         Backwards these are the threads of which the set knows that they had come so far.
         """
         for stmt in meetings:
-            mask |= self.met(stmt, mask)
+            mask |= self.who_meet(stmt, mask)
         return mask
 
 

@@ -21,12 +21,9 @@ from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.fragments import K_STEP, ROWS
 from artifact.choreo.tables import MmaPlan, Symbol, Tables, Term, ViewPlan
-from artifact.choreo.threads import ThreadValues, warpgroups, whole
+from artifact.choreo.threads import ThreadValues, warpgroup_mask, warpgroups, whole
 from artifact.choreo.traverse import JUMPS, Places, statements
 from artifact.choreo.views import squeezed
-
-_WARPGROUP = (1 << 128) - 1
-"""The threads of the first one."""
 
 
 def plan_mmas(
@@ -312,7 +309,7 @@ class _Mmas:
         plan, mask = self.tables.views.get(view), self.tables.threads.get(stmt)
         if plan is None or mask is None:
             return
-        parts = [mask & _WARPGROUP << 128 * group for group in warpgroups(mask)]
+        parts = [mask & warpgroup_mask(group) for group in warpgroups(mask)]
         if any(differs(self.tables, self.values, plan, part) for part in parts):
             self.diagnostics.error(
                 "operand-differs",

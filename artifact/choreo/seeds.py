@@ -136,7 +136,7 @@ class Seeds(EventCheck):
             at = self.order[stmt]
             between = first < at < last if first < last else not last <= at <= first
             if between:
-                told |= self.met(stmt, told)
+                told |= self.who_meet(stmt, told)
         return told
 
     # Other events ------------------------------------------------------------------------------

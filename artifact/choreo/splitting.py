@@ -55,10 +55,8 @@ from artifact.choreo.traverse import Places, changed_name, own, statements
 
 _ROWS = 64
 """Of an accumulator: what a warpgroup stores."""
-_ORDERED = (
-    syntax.Wait | syntax.Trigger | syntax.Transfer | syntax.Mma | syntax.MmaLoad | syntax.CallStmt
-)
-"""What may need to know that other threads were somewhere before."""
+_ORDERED = syntax.Wait | syntax.Trigger | syntax.Transfer | syntax.Mma | syntax.MmaLoad
+"""What may need to know that other threads were somewhere before; calls are asked for anyway."""
 _NOTE = "Each warpgroup stores its own rows, and meets with itself alone."
 
 
@@ -75,7 +73,7 @@ def split_stores(tables: Tables, places: Places) -> Moved | None:
     notes: dict[syntax.Stmt, str] = {}
     for store in tables.transfers:
         tile = splitting.tile(store)
-        if tile is None or not splitting.alone(tile):
+        if tile is None or not splitting.may_split(tile):
             continue
         for old, new in _replacements(tile):
             removed.add(old)
@@ -145,18 +143,19 @@ class _Splitting:
         blocks = [set(known[128 * group : 128 * group + 128]) for group in warpgroups(mask)]
         return [n for block in blocks for n in block] if all(len(b) == 1 for b in blocks) else []
 
-    def alone(self, tile: _Tile) -> bool:
+    def may_split(self, tile: _Tile) -> bool:
         """Whether nothing else needs the warpgroups' meeting, or the tile as a whole."""
         symbol = self.tables.transfers[tile.store].source.root
         named = [node for node, used in self.tables.uses.items() if used is symbol]
-        others = [s for s in statements(self.tables.function.body) if s is not tile.fill]
+        both = (tile.fill, tile.store)
+        others = [s for s in statements(self.tables.function.body) if s not in both]
         return (
             len(named) == 2
-            and not any(self._gives(stmt, tile) for stmt in others if stmt is not tile.store)
-            and any(self._demands(stmt, tile) for stmt in others)
+            and not any(self._needs_meeting(stmt, tile) for stmt in others)
+            and any(self._checks_whole_tiles(stmt, tile) for stmt in others)
         )
 
-    def _gives(self, stmt: syntax.Stmt, tile: _Tile) -> bool:
+    def _needs_meeting(self, stmt: syntax.Stmt, tile: _Tile) -> bool:
         """Whether a statement may need that the warpgroups which store have met."""
         if isinstance(stmt, syntax.CallStmt):
             return stmt.name.id not in REGISTER_CALLS
@@ -171,7 +170,7 @@ class _Splitting:
                 return True
         if isinstance(stmt, syntax.Wait | syntax.Trigger | syntax.Transfer):
             apart = together not in (0, storing)
-            return apart and (isinstance(stmt, syntax.Transfer) or not self._ends(tile))
+            return apart and (isinstance(stmt, syntax.Transfer) or not self._orders_nothing(tile))
         elements = (node.base for node in own(stmt) if isinstance(node, syntax.Element))
         if any(self.tables.uses[base] is stored for base in elements):
             return True
@@ -179,7 +178,7 @@ class _Splitting:
         tensors = any(symbol and symbol.kind == "tensor" for symbol in changed)
         return tensors or isinstance(stmt, syntax.MmaStore)
 
-    def _ends(self, tile: _Tile) -> bool:
+    def _orders_nothing(self, tile: _Tile) -> bool:
         """Whether the meeting orders nothing: it comes once, and nothing follows that needs it."""
         if any(self.places.loops(tile.store)):
             return False
@@ -191,11 +190,11 @@ class _Splitting:
             for stmt in behind
         )
 
-    def _demands(self, stmt: syntax.Stmt, tile: _Tile) -> bool:
+    def _checks_whole_tiles(self, stmt: syntax.Stmt, tile: _Tile) -> bool:
         """Whether a load makes the host function check what the whole tile's store did."""
-        store = self.tables.transfers[tile.store]
-        if not isinstance(stmt, syntax.Transfer) or stmt is tile.store:
+        if not isinstance(stmt, syntax.Transfer):
             return False
+        store = self.tables.transfers[tile.store]
         load = self.tables.transfers[stmt].source
         dim, rows = load.dims[0], store.rows
         multiples = (self._multiple(view, view.dims[0], rows) for view in (load, store.target))
@@ -227,15 +226,16 @@ class _Splitting:
 
 def _replacements(tile: _Tile) -> Iterator[tuple[syntax.Stmt, syntax.Stmt]]:
     """The three statements, each with what comes in its place. All nodes are new."""
-    rows = _number(tile, _ROWS)
+    rows = syntax.int_literal(tile.place.span, _ROWS)
+    count = syntax.int_literal(tile.place.span, tile.warpgroups)
     decl = tile.decl
-    yield decl, replace(decl, extents=(rows, decl.extents[1]), tiles=_number(tile, tile.warpgroups))
-    yield tile.fill, replace(tile.fill, destination=_own(tile, tile.fill.destination))
+    yield decl, replace(decl, extents=(rows, decl.extents[1]), tiles=count)
+    yield tile.fill, replace(tile.fill, destination=_own_tile(tile, tile.fill.destination))
     if tile.store.destination is None or tile.place.indices is None:
         raise AssertionError("a store has a destination with a place")
     row, column = tile.place.indices
     span = row.span
-    scaled = syntax.Binary(span, "*", row, _number(tile, tile.warpgroups))
+    scaled = syntax.Binary(span, "*", row, copy.deepcopy(count))
     place = replace(
         tile.place,
         extents=(copy.deepcopy(rows), tile.place.extents[1]),
@@ -244,16 +244,12 @@ def _replacements(tile: _Tile) -> Iterator[tuple[syntax.Stmt, syntax.Stmt]]:
     destination = replace(tile.store.destination, ops=(*tile.store.destination.ops[:-1], place))
     yield (
         tile.store,
-        replace(tile.store, source=_own(tile, tile.store.source), destination=destination),
+        replace(tile.store, source=_own_tile(tile, tile.store.source), destination=destination),
     )
 
 
-def _own(tile: _Tile, view: syntax.View) -> syntax.View:
+def _own_tile(tile: _Tile, view: syntax.View) -> syntax.View:
     """``tile[owner]``, in place of a view of the whole tile."""
     if not isinstance(view.base, syntax.Name):
         raise AssertionError("the tile is no array")
     return replace(view, base=syntax.Index(view.span, view.base, copy.deepcopy(tile.owner)), ops=())
-
-
-def _number(tile: _Tile, value: int) -> syntax.IntLit:
-    return syntax.IntLit(tile.place.span, str(value), value, "")

@@ -47,6 +47,7 @@ from artifact.choreo.syntax_expressions import (
     ViewFrom,
     ViewOp,
     Wildcard,
+    int_literal,
 )
 from artifact.choreo.syntax_nodes import Node, Span, children, same, walk
 from artifact.choreo.syntax_statements import (
@@ -151,6 +152,7 @@ __all__ = [
     "While",
     "Wildcard",
     "children",
+    "int_literal",
     "same",
     "walk",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from artifact.choreo.syntax_nodes import Node
+from artifact.choreo.syntax_nodes import Node, Span
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,6 +15,16 @@ class IntLit(Node):
     text: str
     value: int
     suffix: str
+
+
+def int_literal(span: Span, value: int) -> IntLit:
+    """A number that a pass puts where the source has none, as that would spell it.
+
+    Args:
+        span: The place that it is for.
+        value: None below zero: a sign is an operator of its own.
+    """
+    return IntLit(span, str(value), value, "")
 
 
 @dataclass(frozen=True, eq=False)

@@ -334,7 +334,13 @@ def _of_one_warp(mask: int) -> bool:
 
 def warpgroups(mask: int) -> tuple[int, ...]:
     """The numbers of the warpgroups that have threads in a set."""
-    return tuple(w for w in range((mask.bit_length() + 127) // 128) if mask >> 128 * w & WARPGROUP)
+    numbers = range((mask.bit_length() + 127) // 128)
+    return tuple(group for group in numbers if mask & warpgroup_mask(group))
+
+
+def warpgroup_mask(group: int) -> int:
+    """The threads of the warpgroup of a number."""
+    return (1 << 128) - 1 << 128 * group
 
 
 def whole(mask: int, unit: int) -> bool:
@@ -345,7 +351,3 @@ def whole(mask: int, unit: int) -> bool:
             return False
         mask >>= unit
     return True
-
-
-WARPGROUP = (1 << 128) - 1
-"""The threads of the first warpgroup."""

@@ -24,7 +24,7 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.meetings import must_meet_before, passes
 from artifact.choreo.mma import differs
 from artifact.choreo.tables import EventPlan, Symbol, Tables, TransferPlan, WaitPlan
-from artifact.choreo.threads import ThreadValues, warpgroups, whole
+from artifact.choreo.threads import ThreadValues, warpgroup_mask, warpgroups, whole
 from artifact.choreo.tiles import Tiles
 from artifact.choreo.traverse import Places, changed_name, statements
 
@@ -260,7 +260,7 @@ class _Transfers:
             barrier = self._barrier(stmt, plan.threads, 1)
             return replace(plan, barrier=barrier, barrier_threads=plan.threads.bit_count())
         groups = warpgroups(plan.threads)
-        parts = [plan.threads & ((1 << 128) - 1) << 128 * group for group in groups]
+        parts = [plan.threads & warpgroup_mask(group) for group in groups]
         counts = {part.bit_count() for part in parts}
         if any(self._differs(plan, part) for part in parts) or len(counts) > 1:
             self.diagnostics.error(

@@ -284,7 +284,7 @@ class _Views:
 
     def _quotient(self, dim: syntax.Expr, parts: int) -> syntax.Expr:
         """``dim / parts`` as an expression of its own."""
-        divisor = syntax.IntLit(dim.span, str(parts), parts, "")
+        divisor = syntax.int_literal(dim.span, parts)
         quotient = syntax.Binary(dim.span, "/", dim, divisor)
         type_ = self.tables.types.get(dim, "u32")
         self.tables.types.update({divisor: type_, quotient: type_})

@@ -7,15 +7,22 @@ innermost loop with an HGMMA: its instructions, the sum of their stall counts (a
 issues so many cycles before the next of its warp), how many read an operand from the operand
 cache (``.reuse``), and how many of the multiply-adds do. With --listing every instruction and the
 sum up to it. A count of what ptxas planned, not a measurement: waits take what they take.
+Without --cuobjdump the program is that of CUDA_HOME, of PATH or of this interpreter's packages.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from artifact.build.toolchain import WHEELS, find_companion
+from artifact.errors import ArtifactError, EnvironmentUnmet
 
 # An instruction takes two lines: its address, text and lower word, then the upper word.
 _INSTRUCTION = re.compile(
@@ -24,7 +31,8 @@ _INSTRUCTION = re.compile(
     re.MULTILINE,
 )
 _BRANCH = re.compile(r"\bBRA\S*\s.*?0x([0-9a-f]+)$")
-# Bits 41 to 44 of the upper word are the stall count (also in published work on Volta's encoding).
+# Bits 41 to 44 of the upper word are the stall count, as on Volta: Jia et al., Dissecting the
+# NVIDIA Volta GPU Architecture via Microbenchmarking, 2018, arXiv:1804.06826.
 _STALL_SHIFT, _STALL_MASK = 41, 15
 
 
@@ -78,34 +86,121 @@ def summary(loop: Sequence[Instruction]) -> str:
     )
 
 
-def functions(sass: str, kernel: str) -> list[tuple[str, str]]:
-    """Name and text of each function whose name contains ``kernel``."""
+def functions(sass: str) -> list[tuple[str, str]]:
+    """Name and text of each function, from what ``cuobjdump -sass`` prints of a file."""
     parts = (part.partition("\n") for part in sass.split("Function : ")[1:])
-    return [(name.strip(), text) for name, _, text in parts if kernel in name]
+    return [(name.strip(), text) for name, _, text in parts]
 
 
-def main() -> None:
-    """Print the loops of each kernel that is meant."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("binary")
-    parser.add_argument("kernel")
-    parser.add_argument("--listing", action="store_true")
-    parser.add_argument("--cuobjdump", default="cuobjdump")
-    options = parser.parse_args()
-    command = [options.cuobjdump, "-sass", options.binary]
-    sass = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = functions(sass, options.kernel)
-    if not found:
-        parser.exit(1, f"no kernel of {options.binary} has {options.kernel!r} in its name\n")
-    for name, text in found:
+def disassembler() -> Path:
+    """The cuobjdump of CUDA_HOME, of PATH or of this interpreter's packages.
+
+    Raises:
+        EnvironmentUnmet: where there is none.
+    """
+    tool = find_companion("cuobjdump", None)
+    if tool is None:
+        raise EnvironmentUnmet(
+            "there is no cuobjdump to look at the machine code with",
+            where="CUDA_HOME, PATH, the packages of this interpreter",
+            expected="cuobjdump in one of them, or by --cuobjdump PATH",
+            found="none",
+            next=f"install the whole CUDA Toolkit, or: {WHEELS}",
+        )
+    return tool.path
+
+
+def disassembled(binary: Path, tool: Path | None) -> str:
+    """What cuobjdump prints of a binary.
+
+    Args:
+        binary: A cubin, an executable or a library.
+        tool: The program; None to look for it.
+
+    Raises:
+        EnvironmentUnmet: where there is no cuobjdump, or it cannot be started.
+        ArtifactError: where the binary cannot be read, or has no machine code.
+    """
+    expected = "a cubin, an executable or a library with machine code for a GPU"
+    build = "artifact build, then name a file of build/, such as build/v5"
+    try:
+        binary.open("rb").close()
+    except OSError as error:
+        raise ArtifactError(
+            "the binary cannot be read",
+            where=str(binary),
+            expected=expected,
+            found=error.strerror,
+            next=build,
+        ) from error
+    program = tool or disassembler()
+    command = [str(program), "-sass", str(binary)]
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    except OSError as error:
+        raise EnvironmentUnmet(
+            "cuobjdump cannot be started",
+            where=str(program),
+            expected="a program, by its path",
+            found=error.strerror,
+            next="name another by --cuobjdump PATH, or leave that out",
+        ) from error
+    if done.returncode:
+        said = (done.stderr + done.stdout).strip()
+        raise ArtifactError(
+            "cuobjdump lists no machine code of this binary",
+            where=str(binary),
+            expected=expected,
+            found=said or f"status {done.returncode}, and no word",
+            next=f"{build}, or look at it: {shlex.join(command)}",
+        )
+    return done.stdout
+
+
+def show(binary: Path, kernel: str, tool: Path | None, *, listing: bool) -> None:
+    """Print the loops of each kernel that is meant.
+
+    Raises:
+        ArtifactError: where there is nothing to look at.
+    """
+    there = functions(disassembled(binary, tool))
+    meant = [(name, text) for name, text in there if kernel in name]
+    if not meant:
+        raise ArtifactError(
+            "no kernel has this in its name",
+            where=str(binary),
+            expected=f"a kernel with {kernel!r} in its mangled name",
+            found="\n".join(name for name, _ in there) or "no kernel at all",
+            next="name a part of one that was found" if there else "name another binary",
+        )
+    for name, text in meant:
         print(name)
-        for loop in multiplying_loops(instructions(text)):
+        loops = multiplying_loops(instructions(text))
+        if not loops:
+            print("  no loop with an HGMMA")
+        for loop in loops:
             print(f"  {summary(loop)}")
             total = 0
-            for each in loop if options.listing else ():
+            for each in loop if listing else ():
                 total += each.stall
                 print(f"  {each.address:05x} {total:5d} {each.stall:3d}  {each.text}")
 
 
+def main() -> int:
+    """Read the command line; the exit code is that of the error, or 0."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("binary", type=Path)
+    parser.add_argument("kernel")
+    parser.add_argument("--listing", action="store_true")
+    parser.add_argument("--cuobjdump", type=Path)
+    options = parser.parse_args()
+    try:
+        show(options.binary, options.kernel, options.cuobjdump, listing=options.listing)
+    except ArtifactError as error:
+        print(error.render(), file=sys.stderr)
+        return int(error.exit_code)
+    return 0
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

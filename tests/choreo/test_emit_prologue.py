@@ -31,7 +31,13 @@ def prologue(
 ) -> list[str]:
     """The lines between the initialisation of the barriers and the first level's variables."""
     level = "group-4" if threads == 128 else "group"
-    text = PROGRAM.format(body=body, groups=groups, threads=threads, level=level, first=first)
+    return lines(
+        PROGRAM.format(body=body, groups=groups, threads=threads, level=level, first=first)
+    )
+
+
+def lines(text: str) -> list[str]:
+    """Those lines of a program."""
     cuda = compile_text(text, "p.co").cuda
     begin = cuda.index("cu::fence_barrier_init();")
     part = cuda[begin : cuda.index("// 3: parallel.async", begin)]
@@ -72,6 +78,12 @@ def test_a_store_has_a_barrier_of_its_own() -> None:
 
 def test_one_warp_needs_no_other() -> None:
     assert prologue("wait there;", 1, 32, "t == 0") == [ALL]
+
+
+def test_a_block_of_part_of_a_warp_meets() -> None:
+    """The barrier counts threads by warps."""
+    text = PROGRAM.format(body="wait there;", groups=1, threads=48, level="group", first="t < 32")
+    assert lines(text.replace("w by [1] : group, t by 48", "t by 48")) == [ALL]
 
 
 def test_the_register_calls_meet_nobody() -> None:

@@ -78,6 +78,35 @@ def test_a_release_by_those_who_are_told_of_the_load(threads: Callable) -> None:
     threads(consumer(waits, "p == 1") + other).clean()
 
 
+@pytest.mark.parametrize(
+    ("store", "codes"),
+    [
+        ("tma.copy q_tile => o.subspan(128, 128).at(tile, 0);", []),
+        (
+            "tma.copy q_tile.subspan(64, 128).at(p - 1, 0)"
+            " => o.subspan(64, 128).at(tile * 2 + p - 1, 0);",
+            ["seeded-twice"],
+        ),
+    ],
+    ids=["all meet", "each warpgroup meets with itself"],
+)
+def test_a_release_by_those_who_met_who_waited(
+    threads: Callable, store: str, codes: list[str]
+) -> None:
+    body = f"""\
+foreach {{i}} in [n] {{
+  inthreads (p == 1) {{
+    wait full.at(order);
+    trigger empty.at(order);
+  }}
+  {store}
+  inthreads (p == 2) trigger empty.at(order);
+  order++;
+}}
+"""
+    assert threads(consumer(body)).codes == codes
+
+
 def test_one_load_event_for_all_slots(threads: Callable) -> None:
     threads(
         """\

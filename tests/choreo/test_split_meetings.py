@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from artifact.choreo.compiler import compile_text
-from tests.choreo.test_halving import EXPONENTIALS, accepted, loop, step
-from tests.choreo.test_splitting import FILL, LOAD, PRODUCT, STORE, tile
+from tests.choreo.test_splitting import ANOTHER, FILL, LOAD, PRODUCT, STORE, stays, tile
 
 Make = Callable[..., Any]
 Edits = tuple[tuple[str, str], ...]
@@ -79,19 +78,47 @@ NEEDED: dict[str, Edits] = {
 
 @pytest.mark.parametrize("edits", NEEDED.values(), ids=NEEDED)
 def test_the_warpgroups_go_on_meeting_where_something_needs_it(whole: Make, edits: Edits) -> None:
-    assert whole(tile(*edits)).clean().tables.moved == {}
+    stays(whole(tile(*edits)))
 
 
 def test_they_need_not_meet_where_all_do_alike(whole: Make) -> None:
     assert whole(tile(*LOOP, TAKEN, END)).clean().tables.moved
 
 
-def test_one_may_begin_behind_the_other_where_nothing_follows_the_store(whole: Make) -> None:
-    apart = (
-        ("shared event loaded;", "shared event loaded, other;"),
-        (PRODUCT, f"{SECOND} {PRODUCT} {FIRST}"),
-    )
-    assert whole(tile(*apart)).clean().tables.moved
+EVENTS = ("shared event loaded;", "shared event loaded, other;")
+APART = (PRODUCT, f"{SECOND} {PRODUCT} {FIRST}")
+
+
+@pytest.mark.parametrize("behind", ["", "call croq::cuda::setreg_inc(168);"])
+def test_one_may_begin_behind_the_other_where_nothing_follows_the_store(
+    whole: Make, behind: str
+) -> None:
+    assert whole(tile(EVENTS, APART, ("// behind", behind))).clean().tables.moved
+
+
+ANOTHER_EVENT = ("shared event loaded;", "shared event loaded, other, again;")
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        (ANOTHER_EVENT, ("// producer", "trigger again;"), ("// behind", "wait again;")),
+        (ANOTHER_EVENT, ("// producer", "wait again;"), ("// behind", "trigger again;")),
+        (EVENTS, ANOTHER,
+         ("// behind", "tma.copy.swiz<128> x.subspan(128, 128).at(tile, 0) => z_s;")),
+        (EVENTS, ("// behind", "again = mma.load x_s.subspan(64, 128).at(cid, 0);")),
+        (EVENTS, ("// behind", PRODUCT)),
+    ],
+    ids=["a wait", "a trigger", "a load", "an operand", "a product"],
+)  # fmt: skip
+def test_it_may_not_where_something_does(whole: Make, edits: Edits) -> None:
+    stays(whole(tile(APART, *edits)))
+
+
+def test_what_one_loads_for_itself_keeps_their_meeting(whole: Make) -> None:
+    """Waits and triggers may be apart here, loads not."""
+    load = "spare = tma.load.async.swiz<128> x.subspan(128, 128).at(tile, 0) => z_s; wait spare;"
+    stays(whole(tile(ANOTHER, ("// before", f"inthreads (p == 1) {{ {load} }}"))))
 
 
 @pytest.mark.parametrize(
@@ -179,27 +206,3 @@ def test_it_is_one_of_each_warpgroup(program: Make, whole: Make, name: str) -> N
     found = [program(text).run(given, {"n": 4}, seed=seed).tensors["Y"] for seed in range(6)]
     assert all(np.array_equal(found[0], other) for other in found)
     assert not np.isnan(found[0]).any()
-
-
-# Products behind a conversion to the type that they have ---------------------------------------
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "__to<f32>(acc.at(i, j) * 0.7f)",
-        "acc.at(i, j) * 0.7f - 0.0f",
-        "0.0f + acc.at(i, j) * 0.7f",
-        "__to<f32>(__to<f64>(acc.at(i, j) * 0.7f))",
-        "__to<f32>(__to<f64>(acc.at(i, j)) * __to<f64>(0.7f))",
-        "__fabs(acc.at(i, j) * acc.at(i, j))",
-        "__max(acc.at(i, j) * top.at(i), top.at(i) * acc.at(i, j))",
-    ],
-)
-def test_a_product_is_one_also_where_nothing_is_emitted_around_it(
-    consumer: Make, value: str
-) -> None:
-    scaled = f"  apply {{i, j}} in acc.span\n    acc.at(i, j) = {value};\n"
-    made = consumer(step((EXPONENTIALS, f"{EXPONENTIALS}{scaled}")))
-    assert accepted(made)
-    assert not any("subspan(_" in line for line in loop(made))

@@ -300,6 +300,7 @@ ANOTHER = (DECLARATION, f"{DECLARATION}\nshared bf16 [128, 128] z_s;")
         (("        // behind\n", "mma.store acc, z_s.subspan(64, 128).at(cid, 0);\n"
           "tma.copy z_s => Z.subspan(128, 128).at(tile, 0);\n"), ANOTHER),
         (("        // before\n", "tma.copy x_s => Z.subspan(128, 128).at(tile, 0);\n"),),
+        ((STORE, STORE.replace("y.sub", "x.sub")),),
         (("        // before\n", "if (t == 0)\n  ids.at(cid) = 1u;\n"),),
         (("        // behind\n", "if (t == 0)\n  ids.at(cid) += 1u;\n"),),
         (("        // producer\n", "if (t == 0)\n  ids.at(0) = 1u;\n"),),
@@ -307,8 +308,8 @@ ANOTHER = (DECLARATION, f"{DECLARATION}\nshared bf16 [128, 128] z_s;")
         (("        // producer\n", "call helper(n);\n"),),
     ],
     ids=["another tile", "a tensor's rows", "a copy", "two tiles", "another store",
-         "an element", "an element that is added to", "an element by the producer", "a call",
-         "a call by the producer"],
+         "a load of what is stored", "an element", "an element that is added to",
+         "an element by the producer", "a call", "a call by the producer"],
 )  # fmt: skip
 def test_what_others_could_read_keeps_their_meeting(
     whole: Make, edits: tuple[tuple[str, str], ...]
