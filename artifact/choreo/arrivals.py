@@ -15,7 +15,7 @@ from artifact.choreo import syntax
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.events import Uses
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import Places, bodies, statements
+from artifact.choreo.traverse import Places, bodies, statements, with_nested
 
 
 def check_arrivals(
@@ -132,7 +132,7 @@ class Arrivals:
         for before in self.places.before(stmt):
             if before in loops or list(self.places.loops(before)) != loops:
                 break
-            inside = [before, *(s for body in bodies(before) for s in statements(body))]
+            inside = with_nested(before)
             waits = [s for s in inside if isinstance(s, syntax.Wait)]
             if waits and all(isinstance(s, syntax.Wait | syntax.Inthreads) for s in inside):
                 out += reversed(waits)

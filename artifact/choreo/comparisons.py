@@ -32,6 +32,11 @@ def is_comparison(node: syntax.Node) -> TypeGuard[syntax.BuiltinCall]:
     return isinstance(node, syntax.BuiltinCall) and node.name == ABOVE
 
 
+def is_vote(node: syntax.Node) -> TypeGuard[syntax.BuiltinCall]:
+    """Whether a node is a call of ``__any``."""
+    return isinstance(node, syntax.BuiltinCall) and node.name == VOTE
+
+
 def compared(stmt: syntax.Stmt) -> Iterator[tuple[syntax.Name, syntax.Name]]:
     """The matrix and the limit of each comparison in a statement itself; names are resolved."""
     for node in own(stmt):

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from artifact.choreo import syntax
 from artifact.choreo.tables import Symbol, Tables
-from artifact.choreo.traverse import bodies, statements
+from artifact.choreo.traverse import with_nested
 
 
 def holds_product(tables: Tables, body: Sequence[syntax.Stmt], fragments: Iterable[Symbol]) -> bool:
@@ -26,11 +26,7 @@ def holds_product(tables: Tables, body: Sequence[syntax.Stmt], fragments: Iterab
         body: Statements in their order; those nested in them count.
         fragments: Those that are asked for. What is copied to them counts.
     """
-    inside = [
-        inner
-        for stmt in body
-        for inner in (stmt, *(s for block in bodies(stmt) for s in statements(block)))
-    ]
+    inside = [inner for stmt in body for inner in with_nested(stmt)]
     todo, seen = list(fragments), set[Symbol]()
     while todo:
         symbol = todo.pop()

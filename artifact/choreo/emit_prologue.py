@@ -12,7 +12,7 @@ from artifact.choreo import syntax
 from artifact.choreo.calls import REGISTER_CALLS
 from artifact.choreo.emit_context import Context
 from artifact.choreo.emit_events import arrive, in_memory, threads_condition
-from artifact.choreo.emit_stores import BLOCK_MEETING, meeting
+from artifact.choreo.emit_stores import BLOCK_MEETING, meets_as_block
 from artifact.choreo.tables import EventPlan, Symbol
 from artifact.choreo.traverse import statements
 
@@ -71,7 +71,7 @@ def _meets_once(ctx: Context) -> bool:
             for stmt in statements(ctx.function.body)
         )
         and not any(
-            (plan.kind != "tma-load" or plan.meets_before) and meeting(plan) == BLOCK_MEETING
+            (plan.kind != "tma-load" or plan.meets_before) and meets_as_block(plan)
             for plan in ctx.tables.transfers.values()
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from artifact.choreo import syntax
-from artifact.choreo.comparisons import VOTE, is_comparison
+from artifact.choreo.comparisons import is_comparison, is_vote
 from artifact.choreo.emit_apply import emit_apply
 from artifact.choreo.emit_beside import written_beside
 from artifact.choreo.emit_calls import emit_call
@@ -189,7 +189,7 @@ def _may_change(ctx: Context, bound: syntax.Expr, body: syntax.Block) -> bool:
     """Whether a bound could have another value after a trip, or is too dear to ask each time."""
     for node in syntax.walk(bound):
         # Fragments change in many ways, and other threads write to a tensor.
-        if is_comparison(node) or (isinstance(node, syntax.BuiltinCall) and node.name == VOTE):
+        if is_comparison(node) or is_vote(node):
             return True
         if isinstance(node, syntax.Element) and ctx.symbol(node.base).kind == "tensor":
             return True

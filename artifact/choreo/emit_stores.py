@@ -13,11 +13,12 @@ from artifact.choreo.emit_events import leader_condition
 from artifact.choreo.emit_views import map_coordinates, shared_address
 from artifact.choreo.meetings import passes
 from artifact.choreo.tables import Symbol, TransferPlan
+from artifact.choreo.threads import of_one_warp
 from artifact.choreo.traverse import Places, statements
 
 _WAIT = "cu::tma_store_wait_read<0>();"
 BLOCK_MEETING = "__syncthreads();"
-"""The meeting of the whole block."""
+"""The meeting of the whole block: of a transfer, see :func:`meets_as_block`."""
 
 
 def emit_tma_store(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -> None:
@@ -46,18 +47,23 @@ def emit_tma_store(ctx: Context, node: syntax.Transfer, plan: TransferPlan) -> N
 
 def meeting(plan: TransferPlan) -> str:
     """The barrier of the threads that copy or store together."""
-    if plan.barrier is None:
-        mask, first = plan.threads, plan.leaders[0] // 32 * 32
-        if mask.bit_count() <= 32 and mask >> first < 1 << 32 and not plan.barrier_threads:
-            lanes = mask >> first
-            return "__syncwarp();" if lanes == 0xFFFFFFFF else f"__syncwarp(0x{lanes:x});"
+    if meets_as_block(plan):
         return BLOCK_MEETING
+    if plan.barrier is None:
+        lanes = plan.threads >> plan.leaders[0] // 32 * 32
+        return "__syncwarp();" if lanes == 0xFFFFFFFF else f"__syncwarp(0x{lanes:x});"
     barrier = str(plan.barrier)
     if len(plan.leaders) > 1:
         # One barrier a warpgroup, numbered from the first.
         first = min(plan.leaders) // 128
         barrier = f"{barrier} + cu::warpgroup_index()" + (f" - {first}" if first else "")
     return f"cu::named_barrier_sync({barrier}, {plan.barrier_threads});"
+
+
+def meets_as_block(plan: TransferPlan) -> bool:
+    """Whether the whole block meets: neither threads of one warp nor those of a barrier."""
+    in_one_warp = of_one_warp(plan.threads) and not plan.barrier_threads
+    return plan.barrier is None and not in_one_warp
 
 
 def before_write(ctx: Context, node: syntax.MmaStore) -> None:

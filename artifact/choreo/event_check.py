@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -66,3 +67,12 @@ class EventCheck:
         if len(self.tables.transfers[stmt].leaders) == 1:
             return threads if threads & mask else 0
         return sum(threads & warpgroup_mask(group) for group in warpgroups(threads & mask))
+
+    def with_whom_they_met(self, mask: int, meetings: Iterable[syntax.Transfer]) -> int:
+        """A set of threads with all whom they meet, one meeting after the other.
+
+        Backwards these are the threads of which the set knows that they had come so far.
+        """
+        for stmt in meetings:
+            mask |= self.who_meet(stmt, mask)
+        return mask

@@ -165,18 +165,17 @@ class _Rules(EventCheck):
             *(loop for loop in self.places.loops(use.stmt) if loop not in around),
         ]
         if not isinstance(begin, int) or any(
-            self._changes(node, found.counter) for stmt in passed for node in syntax.walk(stmt)
+            self._changed(node) is found.counter for stmt in passed for node in syntax.walk(stmt)
         ):
             return None
         return begin + found.offset + {"++": 1, "--": -1}.get(step or "", 0)
 
-    def _changes(self, node: syntax.Node, counter: Symbol) -> bool:
+    def _changed(self, node: syntax.Node) -> Symbol | None:
         name = changed_name(node)
-        return name is not None and self.tables.uses.get(name) is counter
+        return self.tables.uses.get(name) if name is not None else None
 
     def _counts(self, node: syntax.Node, target: syntax.Target) -> bool:
-        name = changed_name(node)
-        changed = self.tables.uses.get(name) if name is not None else None
+        changed = self._changed(node)
         expr = target.order if target.order is not None else target.index
         if changed is None or expr is None:
             return False

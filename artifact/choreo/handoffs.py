@@ -13,7 +13,7 @@ Rules (co-language.md, 8.1 and 8.3; worklog, the Q hand-off of the persistent ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from artifact.choreo import syntax
@@ -21,7 +21,8 @@ from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.event_check import EventCheck
 from artifact.choreo.events import Use, Uses
 from artifact.choreo.tables import Symbol, Tables, ViewPlan
-from artifact.choreo.traverse import Places, bodies, statements
+from artifact.choreo.threads import warp_mask, warps
+from artifact.choreo.traverse import Places, with_nested
 
 
 def check_handoffs(
@@ -110,7 +111,7 @@ class _Handoffs(EventCheck):
             if mask & waited & need:
                 break
             waited |= mask
-            told |= self._with_whom_they_met(mask, self._between(target, stmt))
+            told |= self.with_whom_they_met(mask, self._between(target, stmt))
         return need & ~told
 
     def _waits_before(
@@ -138,8 +139,7 @@ class _Handoffs(EventCheck):
     def _nearest_waits(self, stmt: syntax.Stmt) -> Iterator[syntax.Wait]:
         """The waits before a statement, nested ones too, nearest first."""
         for before in self.places.before(stmt):
-            inside = [before, *(s for body in bodies(before) for s in statements(body))]
-            yield from (s for s in reversed(inside) if isinstance(s, syntax.Wait))
+            yield from (s for s in reversed(with_nested(before)) if isinstance(s, syntax.Wait))
 
     # Releases ----------------------------------------------------------------------------------
 
@@ -163,8 +163,8 @@ class _Handoffs(EventCheck):
                 meetings = self._between(reader, use.stmt)
                 if any(self.who_meet(one, mask & -mask) & mask == mask for one in meetings):
                     heard |= mask
-                heard |= self._with_whom_they_met(use.mask, reversed(meetings))
-            left = [w for w in _warps(mask) if not heard >> 32 * w & _WARP]
+                heard |= self.with_whom_they_met(use.mask, reversed(meetings))
+            left = [warp for warp in warps(mask) if not heard & warp_mask(warp)]
             if not left or releases[0].target in self.told:
                 continue
             self.told.add(releases[0].target)
@@ -172,7 +172,7 @@ class _Handoffs(EventCheck):
             self.diagnostics.error(
                 "narrowed-release",
                 releases[0].target,
-                f"{len(left)} of the {len(list(_warps(mask)))} warps that read {tile.root.name} "
+                f"{len(left)} of the {len(warps(mask))} warps that read {tile.root.name} "
                 f"in line {reader.span.line} do not trigger {name}",
                 rule="a tile is handed back by every warp that reads it",
                 repair=f"trigger it where all threads of line {reader.span.line} get, not in a "
@@ -205,20 +205,3 @@ class _Handoffs(EventCheck):
         """The meetings behind a node and before a later one, or at the first."""
         begin, end = ((node.span.line, node.span.column) for node in (first, last))
         return [s for s in self.meetings if begin <= (s.span.line, s.span.column) < end]
-
-    def _with_whom_they_met(self, mask: int, meetings: Iterable[syntax.Transfer]) -> int:
-        """A set of threads with all whom they meet, one meeting after the other.
-
-        Backwards these are the threads of which the set knows that they had come so far.
-        """
-        for stmt in meetings:
-            mask |= self.who_meet(stmt, mask)
-        return mask
-
-
-_WARP = (1 << 32) - 1
-
-
-def _warps(mask: int) -> Iterable[int]:
-    """The numbers of the warps that have threads in a set."""
-    return (w for w in range((mask.bit_length() + 31) // 32) if mask >> 32 * w & _WARP)

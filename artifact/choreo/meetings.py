@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from artifact.choreo import syntax
 from artifact.choreo.tables import Symbol, Tables, TransferPlan
-from artifact.choreo.traverse import JUMPS, Places, own, statements
+from artifact.choreo.traverse import JUMPS, Places, own, statements, with_nested
 
 
 def must_meet_before(tables: Tables, places: Places, node: syntax.Transfer) -> bool:
@@ -46,15 +46,11 @@ def must_meet_before(tables: Tables, places: Places, node: syntax.Transfer) -> b
         # Around the back edge: what follows the load comes before it in the next trip.
         way += reversed(block.body[index + 1 :])
     for stmt in way:
-        if any(s in readers for s in _with_nested(stmt)):
+        if any(s in readers for s in with_nested(stmt)):
             return True
         if _meets(tables, stmt, plan):
             return False
     return bool(loops) and (bool(readers) or plan.kind == "tma-load")
-
-
-def _with_nested(stmt: syntax.Stmt) -> list[syntax.Stmt]:
-    return list(statements(syntax.Block(stmt.span, (stmt,))))
 
 
 def _reads(tables: Tables, stmt: syntax.Stmt, buffer: Symbol) -> bool:

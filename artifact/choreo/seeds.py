@@ -27,6 +27,7 @@ from artifact.choreo.event_check import EventCheck
 from artifact.choreo.events import Use, Uses
 from artifact.choreo.names import bound_of
 from artifact.choreo.tables import Symbol
+from artifact.choreo.threads import warp_mask, warps
 from artifact.choreo.traverse import Places, bodies, statements
 
 
@@ -130,14 +131,17 @@ class Seeds(EventCheck):
 
     def _mask(self, wait: syntax.Stmt, before: syntax.Stmt) -> int:
         """The threads that know, at a later statement, of what some have waited for."""
-        told = _warps(self.mask(wait))
+        told = sum(warp_mask(warp) for warp in warps(self.mask(wait)))
         first, last = self.order[wait], self.order[before]
-        for stmt in self.meetings:
-            at = self.order[stmt]
-            between = first < at < last if first < last else not last <= at <= first
-            if between:
-                told |= self.who_meet(stmt, told)
-        return told
+        places = ((stmt, self.order[stmt]) for stmt in self.meetings)
+        return self.with_whom_they_met(
+            told,
+            (
+                stmt
+                for stmt, at in places
+                if (first < at < last if first < last else not last <= at <= first)
+            ),
+        )
 
     # Other events ------------------------------------------------------------------------------
 
@@ -229,10 +233,3 @@ class _Walk:
 def _whole_ring(target: syntax.Target) -> bool:
     """Whether a target names no slot: then all of them, or the one that there is."""
     return target.order is None and target.index is None
-
-
-def _warps(mask: int) -> int:
-    """All lanes of the warps that have threads in a set."""
-    warp = (1 << 32) - 1
-    numbers = range((mask.bit_length() + 31) // 32)
-    return sum(warp << 32 * w for w in numbers if mask >> 32 * w & warp)

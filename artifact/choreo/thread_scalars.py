@@ -9,7 +9,7 @@ a warp of what its threads have.
 from __future__ import annotations
 
 from artifact.choreo import syntax
-from artifact.choreo.comparisons import VOTE, is_comparison
+from artifact.choreo.comparisons import is_comparison, is_vote
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.traverse import statements
 
@@ -53,7 +53,7 @@ def _assigned(tables: Tables, stmt: syntax.ScalarDecl | syntax.Assign) -> tuple[
 
 def _differs(tables: Tables, node: syntax.Node, found: set[Symbol]) -> bool:
     """Whether threads of a warp may have computed different values."""
-    if isinstance(node, syntax.BuiltinCall) and node.name == VOTE:
+    if is_vote(node):
         return False
     if is_comparison(node) or tables.uses.get(node) in found:
         return True

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from artifact.choreo import syntax
 from artifact.choreo.arithmetic import fold, fold_call, fold_unary, same_after
-from artifact.choreo.comparisons import VOTE, is_comparison
+from artifact.choreo.comparisons import is_comparison, is_vote
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Symbol, Tables
 from artifact.choreo.traverse import JUMPS, Places, bodies, changed_name, own, passed, statements
@@ -224,7 +224,7 @@ class ThreadValues:
                 for stmt in self._assigned.get(symbol, ())
                 if stmt not in seen
             )
-        if isinstance(node, syntax.BuiltinCall) and node.name == VOTE and _of_one_warp(mask):
+        if is_vote(node) and of_one_warp(mask):
             # A warp agrees on it, whatever its threads have.
             return False
         if is_comparison(node):
@@ -328,14 +328,26 @@ _EXPRESSIONS = (
 )
 
 
-def _of_one_warp(mask: int) -> bool:
-    return mask == 0 or ((mask & -mask).bit_length() - 1) // 32 == (mask.bit_length() - 1) // 32
+def of_one_warp(mask: int) -> bool:
+    """Whether the threads of a set are all of one warp."""
+    return len(warps(mask)) <= 1
 
 
 def warpgroups(mask: int) -> tuple[int, ...]:
     """The numbers of the warpgroups that have threads in a set."""
     numbers = range((mask.bit_length() + 127) // 128)
     return tuple(group for group in numbers if mask & warpgroup_mask(group))
+
+
+def warps(mask: int) -> tuple[int, ...]:
+    """The numbers of the warps that have threads in a set."""
+    numbers = range((mask.bit_length() + 31) // 32)
+    return tuple(warp for warp in numbers if mask & warp_mask(warp))
+
+
+def warp_mask(warp: int) -> int:
+    """The threads of the warp of a number."""
+    return (1 << 32) - 1 << 32 * warp
 
 
 def warpgroup_mask(group: int) -> int:

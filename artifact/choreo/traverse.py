@@ -32,6 +32,11 @@ def statements(block: syntax.Block) -> Iterator[syntax.Stmt]:
             yield from statements(body)
 
 
+def with_nested(stmt: syntax.Stmt) -> list[syntax.Stmt]:
+    """A statement and every one nested in it, in source order."""
+    return [stmt, *(inner for body in bodies(stmt) for inner in statements(body))]
+
+
 def own(stmt: syntax.Stmt) -> Iterator[syntax.Node]:
     """The nodes of a statement itself, without the statements in its blocks."""
     yield stmt

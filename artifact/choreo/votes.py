@@ -11,13 +11,11 @@ Rules:
 from __future__ import annotations
 
 from artifact.choreo import syntax
-from artifact.choreo.comparisons import VOTE
+from artifact.choreo.comparisons import VOTE, is_vote
 from artifact.choreo.diagnostics import Diagnostics
 from artifact.choreo.tables import Tables
-from artifact.choreo.threads import ThreadValues, whole
+from artifact.choreo.threads import ThreadValues, warp_mask, warps, whole
 from artifact.choreo.traverse import Places, own, statements
-
-_WARP = (1 << 32) - 1
 
 
 def check_votes(
@@ -31,7 +29,7 @@ def check_votes(
 
 def votes(stmt: syntax.Stmt) -> list[syntax.BuiltinCall]:
     """The votes in a statement itself."""
-    return [n for n in own(stmt) if isinstance(n, syntax.BuiltinCall) and n.name == VOTE]
+    return [n for n in own(stmt) if is_vote(n)]
 
 
 def _check(
@@ -79,9 +77,8 @@ def _check(
             repair=f"name it first: some = {VOTE}(..);",
         )
         return
-    for first in range(0, mask.bit_length(), 32):
-        warp = mask & _WARP << first
-        divergent = values.divergent(stmt, warp) if warp else None
+    for warp in warps(mask):
+        divergent = values.divergent(stmt, mask & warp_mask(warp))
         if divergent is not None:
             diagnostics.error(
                 "divergent",

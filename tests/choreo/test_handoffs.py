@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.choreo.conftest import CANDIDATES, KERNELS
+from tests.choreo.test_seeds import consumer
 
 
 def edited(kernel: str, old: str, new: str) -> str:
@@ -88,23 +89,11 @@ def test_a_ready_event_says_nothing_of_a_load(whole: Callable) -> None:
     assert set(analysed.codes) == {"never-waited", "unwaited-load"}
 
 
-READER = """\
-inthreads.async (p == 0 && t < 32) {
-  mutable u32 order = 0;
-  foreach {i} in [n] {
-    wait empty.at(order);
-    f = tma.load.async.swiz<128> q.subspan(128, 128).at(tile, 0) => ring[order % 2];
-    trigger full.at(order++) after f;
-  }
-}
-inthreads.async (p > 0) {
-  mutable u32 order = 0;
+READER = consumer("""\
   foreach {i} in [n] {
     BODY
     order++;
-  }
-}
-"""
+  }""")
 
 
 def test_one_thread_may_wait_and_tell_the_others(threads: Callable) -> None:

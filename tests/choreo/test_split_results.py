@@ -74,7 +74,7 @@ REPLACEMENTS = splitting._replacements
 def other(tile: splitting._Tile) -> splitting._Tile:
     """The same with the number of the other of two warpgroups."""
     span = tile.owner.span
-    one = syntax.IntLit(span, "1", 1, "")
+    one = syntax.int_literal(span, 1)
     return replace(tile, owner=syntax.Binary(span, "-", one, tile.owner))
 
 

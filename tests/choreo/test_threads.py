@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from artifact.choreo.threads import of_one_warp, warp_mask, warpgroup_mask, warpgroups, warps
+
 ROLES = """\
 inthreads (p == 0) {
   mutable k = 0;
@@ -77,3 +79,15 @@ def test_scalars_that_all_depend_on_each_other_are_looked_at_once(threads: Calla
     one = declared.replace("mutable s32 m7 = 7;", "mutable s32 m7 = t;")
     analysed = threads(f"{one}\nforeach {{i}} in [n] {{\n{counted}\n}}\n{guarded}\n{waited}")
     assert "divergent" in analysed.codes
+
+
+def test_warps_and_warpgroups_are_whole_and_do_not_overlap() -> None:
+    assert [warp_mask(n) for n in range(4)] == [0xFFFFFFFF << 32 * n for n in range(4)]
+    assert sum(warp_mask(n) for n in range(4, 8)) == warpgroup_mask(1)
+    assert warps(0) == warpgroups(0) == ()
+    # The last thread of one and the first of another, with nobody in between.
+    some = 1 << 31 | 1 << 96 | 1 << 256
+    assert (warps(some), warpgroups(some)) == ((0, 3, 8), (0, 2))
+    assert [of_one_warp(m) for m in (0, 1 << 31, 0b11 << 31, 0xFFFFFFFF << 64)] == [
+        True, True, False, True
+    ]  # fmt: skip
