@@ -187,7 +187,7 @@ def test_that_there_is_none_is_said(
 ) -> None:
     (tmp_path / "some.cubin").touch()
     main = runpy.run_path(str(SCRIPT))["main"]
-    monkeypatch.setitem(main.__globals__, "find_companion", lambda *_: None)
+    monkeypatch.setattr("artifact.build.sass.find_companion", lambda *_: None)
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(tmp_path / "some.cubin"), "kernel"])
     assert main() == 3
     lines = capsys.readouterr().err.splitlines()

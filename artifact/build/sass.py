@@ -13,7 +13,7 @@ from artifact.errors import EnvironmentUnmet
 _FUNCTION = re.compile(r"^\s*Function : (\S+)", re.MULTILINE)
 
 
-def require_disassembler(nvcc: Tool, environ: Mapping[str, str] | None = None) -> Tool:
+def require_disassembler(nvcc: Tool | None, environ: Mapping[str, str] | None = None) -> Tool:
     """The program that lists machine code.
 
     Raises:
@@ -23,6 +23,7 @@ def require_disassembler(nvcc: Tool, environ: Mapping[str, str] | None = None) -
     if tool is None:
         raise EnvironmentUnmet(
             "there is no cuobjdump to look at the machine code with",
+            where="CUDA_HOME, PATH, the packages of this interpreter",
             expected="cuobjdump beside nvcc, in CUDA_HOME, on PATH or from its package",
             found="none",
             next=f"install the whole CUDA Toolkit, or: {WHEELS}",
@@ -37,6 +38,12 @@ def count(
     return counted(ask([tool.path, "-sass", cubin]), instructions, symbol)
 
 
+def functions(listing: str) -> list[tuple[str, str]]:
+    """Name and text of each function, from what cuobjdump printed."""
+    parts = _FUNCTION.split(listing)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
 def counted(listing: str, instructions: Sequence[str], symbol: str | None) -> dict[str, int]:
     """The counts from a listing.
 
@@ -45,12 +52,8 @@ def counted(listing: str, instructions: Sequence[str], symbol: str | None) -> di
         instructions: Names such as ``HGMMA``, which also stand for ``HGMMA.64x128x16``.
         symbol: A regular expression for the functions that count; None for all.
     """
-    parts = _FUNCTION.split(listing)
-    names, bodies = parts[1::2], parts[2::2]
     text = "\n".join(
-        body
-        for name, body in zip(names, bodies, strict=True)
-        if symbol is None or re.fullmatch(symbol, name)
+        body for name, body in functions(listing) if symbol is None or re.fullmatch(symbol, name)
     )
     return {
         name: len(re.findall(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)) for name in instructions

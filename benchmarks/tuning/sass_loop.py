@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from artifact.build.toolchain import WHEELS, find_companion
+from artifact.build.sass import functions, require_disassembler
 from artifact.errors import ArtifactError, EnvironmentUnmet
 
 # An instruction takes two lines: its address, text and lower word, then the upper word.
@@ -86,30 +86,6 @@ def summary(loop: Sequence[Instruction]) -> str:
     )
 
 
-def functions(sass: str) -> list[tuple[str, str]]:
-    """Name and text of each function, from what ``cuobjdump -sass`` prints of a file."""
-    parts = (part.partition("\n") for part in sass.split("Function : ")[1:])
-    return [(name.strip(), text) for name, _, text in parts]
-
-
-def disassembler() -> Path:
-    """The cuobjdump of CUDA_HOME, of PATH or of this interpreter's packages.
-
-    Raises:
-        EnvironmentUnmet: where there is none.
-    """
-    tool = find_companion("cuobjdump", None)
-    if tool is None:
-        raise EnvironmentUnmet(
-            "there is no cuobjdump to look at the machine code with",
-            where="CUDA_HOME, PATH, the packages of this interpreter",
-            expected="cuobjdump in one of them, or by --cuobjdump PATH",
-            found="none",
-            next=f"install the whole CUDA Toolkit, or: {WHEELS}",
-        )
-    return tool.path
-
-
 def disassembled(binary: Path, tool: Path | None) -> str:
     """What cuobjdump prints of a binary.
 
@@ -133,7 +109,7 @@ def disassembled(binary: Path, tool: Path | None) -> str:
             found=error.strerror,
             next=build,
         ) from error
-    program = tool or disassembler()
+    program = tool or require_disassembler(None).path
     command = [str(program), "-sass", str(binary)]
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True)
