@@ -42,17 +42,15 @@ def misnoted(results: RunResults) -> tuple[str, ...]:
 
     None where it has no note of this kind: then it may be from before there were any.
     """
-    marked = [backend for backend in results.backends if is_unlocked(results, backend)]
-    said = {
-        note
-        for note in results.notes
-        if any(note.startswith(_SAYS.format(title=backend.title)) for backend in marked)
-    }
+    said = {n for n in results.notes if any(_is_of(n, backend) for backend in results.backends)}
     facts = (unlocked_libraries(backend, results.interpreters) for backend in results.backends)
     return tuple(sorted(said ^ {note for note in facts if note})) if said else ()
 
 
 def is_unlocked(results: RunResults, backend: BackendRun) -> bool:
     """Whether the run has the note for ``backend``."""
-    said = _SAYS.format(title=backend.title)
-    return any(note.startswith(said) for note in results.notes)
+    return any(_is_of(note, backend) for note in results.notes)
+
+
+def _is_of(note: str, backend: BackendRun) -> bool:
+    return note.startswith(_SAYS.format(title=backend.title))
