@@ -1,3 +1,3 @@
 """Reproducibility packager and artifact manager for GPU kernel benchmarks."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

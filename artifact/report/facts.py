@@ -31,6 +31,7 @@ def every_table(results: RunResults) -> tuple[Table, ...]:
         evidence.conditions(results),
         evidence.shares(results),
         evidence.phases(results),
+        differences(results),
         absent(results),
     )
     return tuple(table for table in made if table is not None)
@@ -91,6 +92,10 @@ def checks(results: RunResults) -> tuple[tuple[str, str], ...]:
     )
 
 
+#: As many differences of an interpreter as are said in the row that names it.
+_FEW = 3
+
+
 def environment(results: RunResults) -> Table | None:
     """Run, artifact, protocol, device, machine and interpreters, a row each."""
     return table(
@@ -149,9 +154,30 @@ def _environment(results: RunResults) -> Iterator[tuple[str, Cell | str]]:
         elif interpreter.locked:
             yield label, f"{text}, as locked"
         else:
-            differs = "; ".join(map(visible, interpreter.differences)) or "differences not listed"
+            few = interpreter.differences[: _FEW + 1]
+            differs = "; ".join(map(visible, few)) or "differences not listed"
+            if len(few) > _FEW:
+                differs = f"{len(interpreter.differences)} differences, in a table of their own"
             unread = "; its files were not compared" if interpreter.digests is False else ""
             yield label, Cell(f"{text}, NOT as locked: {differs}{unread}", "warn")
+
+
+def differences(results: RunResults) -> Table | None:
+    """How each interpreter differs from its lock, a row a difference; those of two together."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for interpreter in results.interpreters:
+        for line in interpreter.differences:
+            subject, _, found = line.partition(": ")
+            place = (visible(subject), visible(found) or NOTHING)
+            alike.setdefault(place, []).append(interpreter.environment)
+    return table(
+        results,
+        "differences",
+        "How interpreters differ from their locks",
+        ("What", "Difference", "Environments"),
+        "lll",
+        ((*place, ", ".join(where)) for place, where in alike.items()),
+    )
 
 
 def backends(results: RunResults) -> Table | None:

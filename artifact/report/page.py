@@ -28,7 +28,7 @@ SECTIONS: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
         "environment",
         "What was run, and on what",
         ("environment", "backends", "builds", "shares", "dependencies"),
-        ("variables", "phases"),
+        ("variables", "phases", "differences"),
     ),
     ("absent", "What is not known", ("absent",), ()),
     ("samples", "Every sample", (), ("samples",)),

@@ -39,7 +39,7 @@ RUN_COLUMNS = (
     "unit", "anchor", "marks", "protocol", "protocol_digest", "order", "clock", "warmup",
     "repeat", "rounds", "run_id", "workload", "note", "device", "heading", "axis", "caption",
 )  # fmt: skip
-ROW_COLUMNS = ("backend", "title", "shape", "rate", "rate_min", "rate_max")
+ROW_COLUMNS = ("backend", "title", "remark", "shape", "rate", "rate_min", "rate_max")
 
 # Okabe and Ito's palette: told apart with any colour vision; the anchor is hatched besides.
 BAR, ANCHOR, INK, QUIET, ALARM = "#56B4E9", "#E69F00", "#1a1a1a", "#5c5c5c", "#9b2c00"
@@ -70,6 +70,8 @@ class Chart:
     """The columns of :data:`RUN_COLUMNS`."""
     titles: dict[str, str]
     """Backend -> title, in the order of the table."""
+    remarks: dict[str, str]
+    """Backend -> what has to stand beside its title; not every backend is in it."""
     shapes: tuple[str, ...]
     bars: dict[tuple[str, str], Bar]
     """(backend, shape) -> bar."""
@@ -110,6 +112,7 @@ def read(data: bytes, name: str = "summary.csv") -> Chart:
         raise TableError(f"{name}: row 1: the header lacks {', '.join(missing)}")
     run: dict[str, str] | None = None
     titles: dict[str, str] = {}
+    remarks: dict[str, str] = {}
     shapes: list[str] = []
     bars: dict[tuple[str, str], Bar] = {}
     for number, cells in enumerate(rows, start=2):
@@ -130,6 +133,8 @@ def read(data: bytes, name: str = "summary.csv") -> Chart:
             raise TableError(f"{where}: {place[0]} at {place[1]} stands in the table twice")
         if titles.setdefault(row["backend"], row["title"]) != row["title"]:
             raise TableError(f"{where}: title: {row['backend']} has two titles")
+        if remarks.setdefault(row["backend"], row["remark"]) != row["remark"]:
+            raise TableError(f"{where}: remark: {row['backend']} has two remarks")
         if row["shape"] not in shapes:
             shapes.append(row["shape"])
         low, rate, high = (_rate(row, c, where) for c in ("rate_min", "rate", "rate_max"))
@@ -138,7 +143,8 @@ def read(data: bytes, name: str = "summary.csv") -> Chart:
         bars[place] = Bar(rate, low, high)
     if run is None:
         raise TableError(f"{name}: row 2: expected at least one row below the header, found none")
-    return Chart(run, titles, tuple(shapes), bars)
+    said = {backend: remark for backend, remark in remarks.items() if remark}
+    return Chart(run, titles, said, tuple(shapes), bars)
 
 
 def _rows(text: str, name: str) -> Iterator[list[str]]:
@@ -262,8 +268,10 @@ def figure(chart: Chart) -> Figure:
 
 
 def _labelled(chart: Chart, backend: str) -> str:
+    said = ["anchor"] * (backend == chart.run["anchor"])
+    said += [chart.remarks[backend]] if backend in chart.remarks else []
     title = chart.titles[backend]
-    return f"{title} (anchor)" if backend == chart.run["anchor"] else title
+    return f"{title} ({', '.join(said)})" if said else title
 
 
 def _width(text: str, size: float) -> float:

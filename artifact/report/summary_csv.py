@@ -24,6 +24,7 @@ from artifact.report.words import visible
 COLUMNS = (
     "backend",
     "title",
+    "remark",
     "shape",
     "samples",
     "median_ms",
@@ -85,7 +86,7 @@ class CsvReport(Report):
 
 
 def _rows(results: RunResults) -> list[dict[str, str]]:
-    titles = tables.titles(results)
+    titles, remarks = tables.titles(results), tables.remarks(results)
     run = _run_columns(results)
     found = tables.comparison_by_place(results)
     rows = []
@@ -93,6 +94,7 @@ def _rows(results: RunResults) -> list[dict[str, str]]:
         cells: dict[str, str | int | float | None] = {
             "backend": row.backend,
             "title": titles[row.backend],
+            "remark": remarks.get(row.backend, ""),
             "shape": row.shape,
             "samples": row.samples,
             "median_ms": row.median_ms,

@@ -79,11 +79,18 @@ def shapes(results: RunResults) -> dict[str, str]:
     return {shape.name: visible(shape.name) for shape in results.workload.shapes}
 
 
-def _labelled(results: RunResults) -> dict[str, str]:
-    unlocked = {b.name for b in results.backends if is_unlocked(results, b)}
+def remarks(results: RunResults) -> dict[str, str]:
+    """Backend name -> what has to stand beside it wherever its figures stand, if anything."""
+    return {b.name: "not as locked" for b in results.backends if is_unlocked(results, b)}
+
+
+def _labelled(results: RunResults, *, anchor: bool = True) -> dict[str, str]:
+    """Titles with the remarks, and with ``anchor`` with the word for the one that is it."""
+    remarked = remarks(results)
     labels = {}
     for name, title in titles(results).items():
-        said = ["anchor"] * (name == results.anchor) + ["not as locked"] * (name in unlocked)
+        said = ["anchor"] * (anchor and name == results.anchor)
+        said += [remarked[name]] if name in remarked else []
         labels[name] = f"{title} ({', '.join(said)})" if said else title
     return labels
 
@@ -204,7 +211,7 @@ def ratios(results: RunResults) -> Table | None:
 
 def verdicts(results: RunResults) -> Table | None:
     """Every comparison in full, with the reason of its verdict."""
-    labels, columns = titles(results), shapes(results)
+    labels, columns = _labelled(results), shapes(results)
     return table(
         results,
         "verdicts",
@@ -320,7 +327,7 @@ def anchor_drift(results: RunResults) -> Table | None:
 
 def samples(results: RunResults) -> Table | None:
     """Every sample as it was taken."""
-    labels, columns = titles(results), shapes(results)
+    labels, columns = _labelled(results, anchor=False), shapes(results)
     return table(
         results,
         "samples",

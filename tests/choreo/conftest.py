@@ -185,6 +185,15 @@ def _program(text: str, move: bool = True) -> Program:
     return Program(text, file, function, tables, errors)
 
 
+#: Edits of v3 that let its consumers begin each task together: then nothing that they wait for
+#: needs the meeting at its store, and the compiler splits it.
+TOGETHER = (
+    ("    shared event second_begins;\n", ""),
+    ("          inthreads (p == 2) {\n            wait second_begins;\n          }\n", ""),
+    ("          inthreads (p == 1) {\n            trigger second_begins;\n          }\n", ""),
+)  # fmt: skip
+
+
 @pytest.fixture
 def program() -> Callable[..., Program]:
     """A file with one function, for the interpreter; with ``move=False`` in the source's order."""

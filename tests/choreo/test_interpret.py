@@ -372,7 +372,7 @@ RESTART = (
 def test_broken_persistent_kernel_is_caught(
     edited: Make, edits: Edits, fault: str, place: str, message: str
 ) -> None:
-    mark = "wait kf.at(k_pipe_order);\n          first_qk"
+    mark = "wait kf.at(k_pipe_order);\n          inthreads (p == 2)"
     first = (mark, mark.replace(";\n", "; // first\n"))
     kernel = edited("v3", *edits, first)
     with pytest.raises(InterpreterError, match=message) as caught:

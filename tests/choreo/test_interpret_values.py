@@ -229,7 +229,7 @@ def with_transfer(tables: Tables, result: str | None, **changes: Any) -> Tables:
         (lambda t: with_event(t, "ve", arrivals=9), "deadlock", "nobody can go on"),
         (lambda t: with_event(t, "qf", arrivals=2), "deadlock", "nobody can go on"),
         (lambda t: with_transfer(t, "q_load", leaders=(0, 32)), "overwrite", "q_shared is overwri"),
-        (lambda t: with_transfer(t, None, reused=False), "overwrite", r"o_buf\[[01]\] is overw"),
+        (lambda t: with_transfer(t, None, reused=False), "overwrite", "o_buf is overwritten"),
         (
             lambda t: replace(t, waits={
                 target: replace(plan, depth=2) if target.name.id == "qk" else plan

@@ -11,6 +11,7 @@ import pytest
 from artifact.choreo import analysis, splitting, syntax
 from artifact.choreo.compiler import compile_text
 from artifact.choreo.traverse import Places
+from tests.choreo.conftest import TOGETHER
 from tests.choreo.test_sinking import printed
 
 Make = Callable[..., Any]
@@ -151,11 +152,11 @@ def test_the_host_function_still_demands_whole_tiles() -> None:
     assert "S % 64" not in host
 
 
-@pytest.mark.parametrize("name", ["v2", "v4", "v3"])
+@pytest.mark.parametrize(("name", "edits"), [("v2", ()), ("v4", ()), ("v3", TOGETHER)])
 def test_the_host_functions_of_the_kernels_still_demand_whole_tiles(
-    edited: Make, name: str
+    edited: Make, name: str, edits: tuple[tuple[str, str], ...]
 ) -> None:
-    cuda = compile_text(edited(name).text, f"{name}.co").cuda
+    cuda = compile_text(edited(name, *edits).text, f"{name}.co").cuda
     assert "// 2 x bf16 [64, 128], 128-byte swizzle" in cuda
     assert cuda.count("S % 128 == 0") == 1
     assert "S % 64" not in cuda

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+from io import StringIO
+
 import pytest
 
 from artifact.model.results import Interpreter
 from artifact.model.unlocked import is_unlocked, unlocked_libraries
-from artifact.report import tables
+from artifact.report import plots, tables
 from artifact.report.base import render
 from artifact.report.page import PageReport
 from artifact.report.text import summary_table
@@ -62,3 +65,22 @@ def test_every_format_marks_the_rows_and_says_why(published):
     for text in (page, summary):
         assert all(said in text for said in (*labels, *notes))
     assert all(label in summary_table(marked, 160) for label in labels)
+
+
+def test_verdicts_samples_and_the_figure_mark_them_too(published):
+    last, anchor = published.backends[-1], published.backends[0]
+    notes = tuple(f"{b.title} did not run as locked: {TORCH}." for b in (last, anchor))
+    marked = published.model_copy(update={"notes": notes})
+    label = f"{last.title} (not as locked)"
+    assert label in {row[0].text for row in tables.verdicts(marked).rows}
+    named = {row[2].text for row in tables.samples(marked).rows}
+    assert {label, f"{anchor.title} (not as locked)", "Croqtile v1: sequential"} <= named
+    table = render(marked)["summary.csv"]
+    remarks = {row["backend"]: row["remark"] for row in csv.DictReader(StringIO(table.decode()))}
+    assert {b for b, remark in remarks.items() if remark == "not as locked"} == {
+        anchor.name, last.name,
+    }  # fmt: skip
+    assert set(remarks.values()) == {"", "not as locked"}
+    axes = plots.figure(plots.read(table)).axes[0]
+    shown = [" ".join(text.get_text().split()) for text in axes.get_yticklabels()]
+    assert {label, f"{anchor.title} (anchor, not as locked)"} <= set(shown)

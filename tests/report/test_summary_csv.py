@@ -52,7 +52,7 @@ def test_comparisons_stand_beside_their_rows(complete):
 
 def test_the_form_is_fixed(published):
     data = render(published)
-    assert data.startswith(b"backend,title,shape,")
+    assert data.startswith(b"backend,title,remark,shape,")
     assert not data.startswith(b"\xef\xbb\xbf")
     assert b"\r" not in data
     assert data.endswith(b"\n") and not data.endswith(b"\n\n")

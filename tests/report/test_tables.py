@@ -165,6 +165,27 @@ def test_environment_names_what_differs_from_the_lock(complete):
     assert rows["Device: smt"] == "yes"
 
 
+def test_many_differences_have_a_table_of_their_own(complete, changed):
+    lines = [f"p{n}: expected {n}, found 0" for n in range(4)]
+    lines.append("$P/lib/x.pth: expected nothing, found a file of no distribution")
+    results = changed(complete, interpreters__0__differences=lines[:3])
+    other = results.interpreters[0].model_copy(update={"environment": "other"})
+    other = other.model_copy(update={"differences": (*lines[2:], "odd")})
+    results = results.model_copy(update={"interpreters": (*results.interpreters, other)})
+    rows = dict(texts(facts.environment(results)))
+    assert "; ".join(lines[:3]) in rows["Interpreter: runner"]
+    assert "4 differences, in a table of their own" in rows["Interpreter: other"]
+    assert texts(facts.differences(results)) == [
+        ["p0", "expected 0, found 0", "runner"],
+        ["p1", "expected 1, found 0", "runner"],
+        ["p2", "expected 2, found 0", "runner, other"],
+        ["p3", "expected 3, found 0", "other"],
+        ["$P/lib/x.pth", "expected nothing, found a file of no distribution", "other"],
+        ["odd", words.NOTHING, "other"],
+    ]
+    assert facts.differences(changed(complete, interpreters=[])) is None
+
+
 def test_environment_says_that_files_were_not_compared(complete, changed):
     rows = dict(texts(facts.environment(changed(complete, interpreters__0__digests=False))))
     assert rows["Interpreter: runner"].endswith("; its files were not compared")
