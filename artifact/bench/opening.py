@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 
 from artifact import __version__
 from artifact.bench.device import machine
@@ -97,9 +96,5 @@ def _argument(text: str, scrub: Scrubber) -> str:
     known = scrub.text(text)
     if known == "$ROOT":
         return "."
-    known = known.removeprefix("$ROOT/")
-    # Of a place that has no token only the last name is kept.
-    if Path(known).is_absolute():
-        return f".../{Path(known).name}"
-    name, equals, value = known.partition("=")
-    return f"{name}={_argument(value, scrub)}" if equals else known
+    name, equals, value = known.removeprefix("$ROOT/").partition("=")
+    return f"{name}={_argument(value, scrub)}" if equals else scrub.paths(name)

@@ -121,6 +121,7 @@ class _Run:
                 ("$ROOT", plan.root),
                 *((c.token, c.path) for c in chosen.values()),
                 ("$HOME", os.environ.get("HOME", "")),
+                ("$CUDA_HOME", os.environ.get("CUDA_HOME", "")),
             ]
         )
         if plan.gpu is not None:

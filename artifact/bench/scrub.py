@@ -58,6 +58,15 @@ class Scrubber:
             text = self._pattern.sub(lambda match: self._tokens[match.group()], text)
         return self._host.sub("$HOST", text) if self._host is not None else text
 
+    def paths(self, text: str) -> str:
+        """``text`` scrubbed where it is a path, or paths with colons between; else as it is.
+
+        Of a place that has no token only the last name is kept: ``.../ptxas``.
+        """
+        parts = self.text(text).split(":")
+        # `//` follows the colon of an address.
+        return ":".join(f".../{Path(p).name}" if re.match("/(?!/)", p) else p for p in parts)
+
     def mapping(self, values: Mapping[str, str]) -> dict[str, str]:
-        """``values`` with every value scrubbed."""
-        return {name: self.text(value) for name, value in values.items()}
+        """Short values, such as those of environment variables, scrubbed."""
+        return {name: self.paths(value) for name, value in values.items()}

@@ -101,13 +101,19 @@ def good(fake_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Out
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(folder))
         patch.setenv("CHOREO_SCHED_FIXED_COST", "9")
+        patch.setenv("CUDA_HOME", f"{folder}/toolkit")
         patch.chdir(folder)
         progress = Recorder()
         outcome = run(
             fake_tree,
             progress,
             results_dir=Path("out"),
-            worker_env=("beta:CHOSEN=by-hand", f"alpha:WHERE={fake_tree}/x"),
+            worker_env=(
+                "beta:CHOSEN=by-hand",
+                f"alpha:WHERE={fake_tree}/x",
+                f"alpha:PTXAS={folder}/toolkit/bin/ptxas",
+                "beta:PTXAS=/opt/toolkit/bin/ptxas",
+            ),
             command=("artifact", "run", "--root", str(fake_tree)),
         )
     return outcome, progress
@@ -153,6 +159,7 @@ def test_nothing_of_the_machine_is_written_down(good: tuple[Outcome, Recorder]) 
     alpha, beta = results.backends
     assert alpha.env["FROM_MANIFEST"] == "yes"
     assert alpha.env["WHERE"] == "$ROOT/x"
+    assert (alpha.env["PTXAS"], beta.env["PTXAS"]) == ("$CUDA_HOME/bin/ptxas", ".../ptxas")
     assert beta.env["CHOSEN"] == "by-hand"
     assert "CHOREO_SCHED_FIXED_COST" not in alpha.env
     assert results.tool.command == ("artifact", "run", "--root", ".")

@@ -35,6 +35,24 @@ def test_places(text: str, expected: str) -> None:
     assert scrub.text(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/srv/tree/x", "$ROOT/x"),
+        ("/opt/toolkit/bin/ptxas", ".../ptxas"),
+        ("/srv/tree/a:/opt/b:c", "$ROOT/a:.../b:c"),
+        ("https://example.org/x", "https://example.org/x"),
+        ("12.4", "12.4"),
+        ("a /opt/b", "a /opt/b"),
+        ("", ""),
+    ],
+)
+def test_values(text: str, expected: str) -> None:
+    scrub = Scrubber([("$ROOT", "/srv/tree/")])
+    assert scrub.paths(text) == expected
+    assert scrub.mapping({"A": text}) == {"A": expected}
+
+
 def test_a_place_has_two_names_where_a_symlink_leads_to_it(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
