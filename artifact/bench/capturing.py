@@ -49,7 +49,7 @@ def capture_worker(
     shape: Shape,
     python: Path,
     ncu: Tool,
-    sections: str,
+    look: nsight.Look,
     folder: Path,
 ) -> Captured:
     """The report of a ``time`` request of one launch, without warm-ups, below ``folder``.
@@ -80,7 +80,7 @@ def capture_worker(
         [interpreter, isolated, *driver, *worker],
         output=report,
         log=log,
-        sections=sections,
+        look=look,
         window=True,
     )
     try:
@@ -115,7 +115,7 @@ def capture_executable(
     shape: Shape,
     program: Path,
     ncu: Tool,
-    sections: str,
+    look: nsight.Look,
     folder: Path,
 ) -> Captured:
     """The report of the first launch of an executable that is started by hand.
@@ -149,9 +149,7 @@ def capture_executable(
         typed += ["--parameter", f"{name}={value}"]
     log, report = folder / "ncu.log", folder / "launch.ncu-rep"
     printed = folder / "program.log"
-    command = nsight.command_line(
-        ncu, typed, output=report, log=log, sections=sections, window=False
-    )
+    command = nsight.command_line(ncu, typed, output=report, log=log, look=look, window=False)
     nsight.capture(
         command,
         environment={**environment.values, **direct},

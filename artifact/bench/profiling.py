@@ -1,6 +1,6 @@
 """Profile one launch of one backend at one shape, and check that it is the right one.
 
-How it is captured is :mod:`artifact.bench.capturing`. ncu holds the clocks at their base and
+How it is captured is :mod:`artifact.bench.capturing`. ncu holds the clocks at their base, and
 runs the kernel again and again for its counters, so no figure of it is a benchmark's.
 """
 
@@ -137,7 +137,7 @@ def profile(
     *,
     shape: str | None = None,
     value: int | None = None,
-    sections: str = "full",
+    look: nsight.Look = nsight.Look(),  # noqa: B008 - it is frozen
     force: bool = False,
     nvml: Any = None,
 ) -> Profile:
@@ -150,7 +150,7 @@ def profile(
         ncu: The profiler.
         shape: The name of a shape.
         value: The value of the one dimension in which the shapes differ.
-        sections: ncu's set of sections.
+        look: What the profiler is asked for.
         force: Whether a report of the same name is replaced.
         nvml: Stands for the module ``pynvml`` in tests.
 
@@ -181,7 +181,7 @@ def profile(
         tempfile.TemporaryDirectory(prefix="artifact-profile-") as folder,
     ):
         capture = capture_worker if backend.kind == "python" else capture_executable
-        captured = capture(plan, backend, chosen_shape, program.path, ncu, sections, Path(folder))
+        captured = capture(plan, backend, chosen_shape, program.path, ncu, look, Path(folder))
         launches = nsight.read_report(ncu, captured.report)
         expected = plan.witness(backend, chosen_shape)
         launch, checked = judge(backend.name, chosen_shape.name, expected, launches)

@@ -94,13 +94,23 @@ def find_ncu(named: Path | None = None, environ: Mapping[str, str] | None = None
     )
 
 
+@dataclass(frozen=True)
+class Look:
+    """What ncu is asked for."""
+
+    sections: str = "full"
+    """Its set of sections."""
+    keep_clocks: bool = False
+    """Whether the clocks are left as they are; otherwise ncu holds them at their base."""
+
+
 def command_line(
     ncu: Tool,
     program: Sequence[str],
     *,
     output: Path,
     log: Path,
-    sections: str = "full",
+    look: Look = Look(),
     window: bool = False,
 ) -> list[str]:
     """The command that profiles ``program``.
@@ -110,13 +120,14 @@ def command_line(
         program: The program and its arguments.
         output: The report, which ends in ``.ncu-rep``.
         log: Where ncu's own words go.
-        sections: The set of sections, such as ``full``.
+        look: What it is asked for.
         window: Whether the program itself says when to look (cuProfilerStart); otherwise
             its first launch is captured.
     """
     when = ["--profile-from-start", "off"] if window else ["--launch-count", "1"]
+    clocks = ["--clock-control", "none"] if look.keep_clocks else []
     place = ["--log-file", str(log), "-o", str(output.with_suffix(""))]
-    return [str(ncu.path), "--set", sections, *when, *place, *program]
+    return [str(ncu.path), "--set", look.sections, *clocks, *when, *place, *program]
 
 
 def capture(

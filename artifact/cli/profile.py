@@ -50,6 +50,10 @@ def command(
     sections: Annotated[
         str, typer.Option("--set", metavar="NAME", help="ncu's set of sections.")
     ] = "full",
+    keep_clocks: Annotated[
+        bool,
+        typer.Option("--keep-clocks", help="Do not let ncu hold the clocks at their base."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a report of this name.")] = False,
     worker_env: WorkerEnv = None,
     unlocked_env: UnlockedEnv = False,
@@ -63,8 +67,8 @@ def command(
 
     The worker prepares the shape as for a run, then ncu looks at one launch. Its name, grid
     and block must be what the manifest's witness says; an edited kernel or another environment
-    is marked as in the tables of a run. ncu holds clocks at their base and
-    replays the kernel: its duration is no benchmark figure.
+    is marked as in the tables of a run. ncu holds clocks at their base
+    (not with --keep-clocks) and replays the kernel: its duration is no benchmark figure.
 
     Examples:  artifact profile BACKEND --shape NAME    artifact profile BACKEND --seq N
 
@@ -73,7 +77,7 @@ def command(
     """
     from artifact.bench.plan import Options
     from artifact.bench.profiling import profile
-    from artifact.build.profile import find_ncu
+    from artifact.build.profile import Look, find_ncu
     from artifact.integrity.documents import load_manifest
 
     out = Output(json=json, quiet=quiet, verbose=verbose, color=not no_color)
@@ -98,10 +102,12 @@ def command(
         tool,
         shape=shape,
         value=seq,
-        sections=sections,
+        look=Look(sections, keep_clocks),
         force=force,
     )
     _print(out, done)
+    held = "left the clocks as they were" if keep_clocks else "held the clocks at their base"
+    out.note(f"note: ncu {held}; its duration is no benchmark figure")
     out.document(lambda: _document(done))
 
 
@@ -127,7 +133,6 @@ def _print(out: Output, done: Profile) -> None:
         out.detail(f"also ran:   {shown(name)}")
     out.always(f"report:     {done.report}")
     out.say(f"next:       ncu --import {done.report} --page details")
-    out.note("note: ncu holds the clocks at their base; its duration is no benchmark figure")
 
 
 def _document(done: Profile) -> dict[str, Any]:

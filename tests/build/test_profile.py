@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifact.build import toolchain
-from artifact.build.profile import capture, command_line, find_ncu, parse_raw, read_report
+from artifact.build.profile import Look, capture, command_line, find_ncu, parse_raw, read_report
 from artifact.build.toolchain import Tool
 from artifact.errors import EnvironmentUnmet, MeasurementInvalid
 
@@ -53,9 +53,11 @@ def test_the_command_is_the_published_one(ncu: Tool) -> None:
         "--log-file", "l", "-o", "build/v4-s8192", "build/v4",
     ]  # fmt: skip
     window = command_line(
-        ncu, program, output=Path("r.ncu-rep"), log=Path("l"), sections="basic", window=True
+        ncu, program, output=Path("r.ncu-rep"), log=Path("l"), look=Look("basic", True), window=True
     )
-    assert window[1:5] == ["--set", "basic", "--profile-from-start", "off"]
+    assert window[1:7] == [
+        "--set", "basic", "--clock-control", "none", "--profile-from-start", "off",
+    ]  # fmt: skip
     assert "--launch-count" not in window
 
 

@@ -83,10 +83,13 @@ def test_a_launch_from_end_to_end(fake_artifact: Path, tmp_path: Path) -> None:
         f"report:     {report}",
         f"next:       ncu --import {report} --page details",
     ]
-    assert "no benchmark figure" in done.stderr
+    assert "held the clocks at their base; its duration is no benchmark figure" in done.stderr
     assert "marks:" not in done.stdout
     assert report.is_file()
-    again = profile(fake_artifact, *arguments, "--force", "--json", **machine)
+    again = profile(fake_artifact, *arguments, "--force", "--keep-clocks", "--json", **machine)
+    asked = [json.loads(line)[0] for line in (ncu.parent / "CALLS").read_text().splitlines()]
+    captures = [options for options in asked if "--set" in options]
+    assert [options.get("--clock-control") for options in captures] == [None, "none"]
     document = json.loads(again.stdout)
     assert (document["kernel"], document["others"]) == (["_Z5deltav", "delta()"], ["fill"])
     assert (document["marks"], document["modified"]) == ([], [])

@@ -13,8 +13,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 WITH_VALUE = {
-    "--set", "--launch-count", "--profile-from-start", "--log-file", "-o", "--import", "--page",
-    "--print-units", "--print-kernel-base",
+    "--set", "--clock-control", "--launch-count", "--profile-from-start", "--log-file", "-o",
+    "--import", "--page", "--print-units", "--print-kernel-base",
 }  # fmt: skip
 
 
