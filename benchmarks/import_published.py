@@ -201,6 +201,7 @@ ABSENT = {
     "lock.json beside this file",
     "tool.python": "no byte of this document depends on the Python that imported it",
     "machine": "the host was not published",
+    "build": "what nvcc reported was not published",
     "device.facts.power_limit_w": "not published",
     "device.facts.uuid_blake3": "not published; nor VBIOS, ECC, MIG and persistence mode",
     "finished": "the run has one time stamp, which stands as its start",

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from artifact import __version__
 from artifact.bench.buildcheck import build_findings
 from artifact.bench.rejudge import (
     finding,
@@ -25,7 +24,8 @@ from artifact.bench.rejudge import (
 from artifact.bench.rundir import RESULTS
 from artifact.bench.runfiles import file_findings, lock_findings
 from artifact.bench.schedule import schedule, suite_order
-from artifact.errors import ArtifactError, VerificationError
+from artifact.bench.tablecheck import table_findings, table_notes
+from artifact.errors import VerificationError
 from artifact.integrity.pin import Finding
 from artifact.integrity.verify import findings_error
 from artifact.model.load import load_json, read_bytes
@@ -97,7 +97,7 @@ def verify_run(folder: Path) -> RunReport:
         findings += _records(results)
         findings += statistics_findings(results)
         findings += _unlocked(results)
-        findings += _tables(folder, results)
+        findings += table_findings(folder, results)
     findings += _samples(results)
     findings += gate_findings(results)
     findings += witness_findings(results)
@@ -146,6 +146,13 @@ def _marks(results: RunResults) -> Iterator[Finding]:
     for mark, calls in facts.items():
         if calls and mark not in results.marks:
             yield finding(f"marks: lacks {mark}, which the run's own facts call for")
+    for i, interpreter in enumerate(results.interpreters):
+        if interpreter.locked and interpreter.differences:
+            yield finding(
+                f"interpreters[{i}]: is called locked, beside differences from its lock",
+                "locked: false",
+                interpreter.differences[0],
+            )
 
 
 def _unlocked(results: RunResults) -> Iterator[Finding]:
@@ -256,38 +263,10 @@ def _samples(results: RunResults) -> Iterator[Finding]:
             yield finding(f"samples[{i}]: is called invalid without a reason")
 
 
-def _tables(folder: Path, results: RunResults) -> Iterator[Finding]:
-    """The files whose bytes follow from results.json alone, and from the tool's words.
-
-    Another version may word its tables otherwise: then the pins of the files have to do.
-    """
-    from artifact.report.base import render
-
-    if results.tool.version != __version__:
-        return
-    try:
-        files = render(results)
-    except ArtifactError as error:
-        yield finding(f"no tables can be made of it: {error}")
-        return
-    pinned = {pin.path for pin in results.files}
-    for name, data in files.items():
-        path = folder / name
-        if path.is_symlink() or not path.is_file():
-            if name not in pinned:
-                yield Finding("missing", name, "a table of this run is not there")
-        elif read_bytes(path) != data:
-            yield Finding("results", name, f"is not what the report makes of {RESULTS}")
-
-
 def _notes(folder: Path, results: RunResults) -> Iterator[str]:
     if folder.resolve().name != results.run_id:
         yield f"the folder is called {folder.resolve().name}, the run {results.run_id}"
-    if results.tool.version != __version__:
-        yield (
-            f"version {results.tool.version} of the tool wrote the tables: they are compared with "
-            "their pins and not made again"
-        )
+    yield from table_notes(results)
     if results.artifact.lock_blake3 is None:
         yield "the run names no lock: which bytes were measured is not shown"
     if results.gates is None:

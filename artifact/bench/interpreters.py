@@ -161,7 +161,7 @@ def _judged(
             f"the interpreter is not what the lock of {environment.name!r} says",
             where=spelled(environment, chosen.path),
             expected=f"exactly {environment.requirements}",
-            found=f"{len(differences)} differences",
+            found=differences[0] if len(differences) == 1 else f"{len(differences)} differences",
             next=f"artifact env create {environment.name}\n"
             "or accept and record them: --unlocked-env (every table will say UNLOCKED)",
             details=differences,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -87,14 +88,13 @@ def notes(plan: Plan) -> tuple[str, ...]:
     return (*said, *plan.manifest.caveats_of(plan.workload.name, backends))
 
 
+_ROOT = re.compile(r"(?:^|(?<==))\$ROOT(?:(/)|$)")
+
+
 def written_command(command: Sequence[str], scrub: Scrubber) -> tuple[str, ...]:
     """A command line without any path of this machine; paths below the root are relative."""
     return tuple(_argument(text, scrub) for text in command)
 
 
 def _argument(text: str, scrub: Scrubber) -> str:
-    known = scrub.text(text)
-    if known == "$ROOT":
-        return "."
-    name, equals, value = known.removeprefix("$ROOT/").partition("=")
-    return f"{name}={_argument(value, scrub)}" if equals else scrub.paths(name)
+    return _ROOT.sub(lambda match: "" if match[1] else ".", scrub.paths(text))

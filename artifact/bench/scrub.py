@@ -8,13 +8,24 @@ they say which of a few known places it is: ``$ROOT/baselines/x.py``, ``$PYTHON`
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 # Directories that every Linux machine has say nothing about this one.
-_COMMON = frozenset({"", "/", "/usr", "/usr/local", "/opt", "/bin", "/usr/bin", "/tmp"})  # noqa: S108
+_COMMON = frozenset(
+    ("", "/", "/usr", "/usr/local", "/opt", "/bin", "/usr/bin", "/tmp",  # noqa: S108
+     "/lib", "/lib64", "/usr/lib", "/etc", "/home", "/dev")
+)  # fmt: skip
+
+# A path in a value: at its start, behind a separator, an option or `file://`; the two slashes of
+# another address begin none. Blanks belong to it unless another path or an option follows them.
+_PATH = re.compile(
+    r"""(?P<before>^|[\s:;,=|"'(\[{]|(?<![\w-])-[IL]|file://)"""
+    r"""(?P<path>(?:(?<=:)/(?!/)|(?<!:)/)(?:[^\s:;,=|"')\]}]|=(?!/)|\s+(?![\s/-]))*)"""
+)
 
 _HOST_MIN_LENGTH = 3
 
@@ -59,14 +70,20 @@ class Scrubber:
         return self._host.sub("$HOST", text) if self._host is not None else text
 
     def paths(self, text: str) -> str:
-        """``text`` scrubbed where it is a path, or paths with colons between; else as it is.
+        """A value, such as a word of a command line, without any path of this machine.
 
-        Of a place that has no token only the last name is kept: ``.../ptxas``.
+        Of a place that has no token only the last name is kept: ``.../ptxas``. ``/`` and what
+        is below ``/dev`` are on every machine, and stay.
         """
-        parts = self.text(text).split(":")
-        # `//` follows the colon of an address.
-        return ":".join(f".../{Path(p).name}" if re.match("/(?!/)", p) else p for p in parts)
+        return _PATH.sub(lambda match: match["before"] + _last_name(match["path"]), self.text(text))
 
     def mapping(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Short values, such as those of environment variables, scrubbed."""
+        """Values, such as those of environment variables, without any path of this machine."""
         return {name: self.paths(value) for name, value in values.items()}
+
+
+def _last_name(path: str) -> str:
+    known = posixpath.normpath(path.rstrip()).replace("//", "/")
+    if known in ("/", "/dev") or known.startswith("/dev/"):
+        return path
+    return f".../{posixpath.basename(known)}"

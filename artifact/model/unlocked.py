@@ -1,8 +1,7 @@
 """Which backends of a run had libraries that were not those of their lock.
 
 The run says it of itself: a note is written while it runs, and the tables mark the rows for
-which there is one. A run from before there were such notes keeps the tables that it has: they
-are made again from its results.json and compared byte for byte.
+which there is one.
 """
 
 from __future__ import annotations
@@ -40,11 +39,13 @@ def unlocked_libraries(backend: BackendRun, interpreters: Iterable[Interpreter])
 def misnoted(results: RunResults) -> tuple[str, ...]:
     """The notes that a run has and its own facts do not call for, and those that it lacks.
 
-    None where it has no note of this kind: then it may be from before there were any.
+    None of a run of version 0.1.0 that has no note of this kind: that version began without.
     """
     said = {n for n in results.notes if any(_is_of(n, backend) for backend in results.backends)}
     facts = (unlocked_libraries(backend, results.interpreters) for backend in results.backends)
-    return tuple(sorted(said ^ {note for note in facts if note})) if said else ()
+    if not said and results.tool.version == "0.1.0":
+        return ()
+    return tuple(sorted(said ^ {note for note in facts if note}))
 
 
 def is_unlocked(results: RunResults, backend: BackendRun) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from artifact import __version__
 from artifact.errors import UsageError
 from artifact.integrity.atomic import write_atomic
 from artifact.model.load import read_bytes
@@ -34,8 +35,8 @@ class Outcome:
 def write_again(results: RunResults, folder: Path) -> tuple[Outcome, ...]:
     """Render every report of the run in ``folder``, and put back what is missing there.
 
-    ``unchanged``: is there, and is what was rendered. ``kept``: is there as it was pinned,
-    but other versions of the libraries draw it with other bytes. ``restored``: was missing.
+    ``unchanged``: is there, and is what was rendered. ``kept``: is there as it was pinned, but
+    other versions of the tool or of the libraries make other bytes. ``restored``: was missing.
     ``written``: of a run without pins. ``left out``: the complete run has no such file.
     ``refused``: is not as it was pinned, or cannot be put back as it was.
 
@@ -43,7 +44,8 @@ def write_again(results: RunResults, folder: Path) -> tuple[Outcome, ...]:
         EnvironmentUnmet: where a file cannot be read or written.
     """
     pins = {pin.path: pin for pin in results.files}
-    exact = render(results).keys()
+    # An earlier version had other words; what it pinned stays.
+    exact = render(results).keys() if results.tool.version == __version__ else ()
     outcomes = []
     for name, data in render_all(results).items():
         if results.complete:
@@ -66,8 +68,8 @@ def _judge(path: Path, data: bytes, pin: FilePin | None, *, exact: bool) -> Outc
         return Outcome(
             path.name,
             "refused",
-            "is missing, and what is made here has other bytes than the pinned file; "
-            "with the versions of the libraries that made it, it would have the same",
+            "is missing, and what is made here has other bytes than the pinned file; with the "
+            "versions of the tool and the libraries that made it, it would have the same",
         )
     if path.is_symlink() or not path.is_file() or not _is_pinned(read_bytes(path), pin):
         return Outcome(
@@ -77,7 +79,9 @@ def _judge(path: Path, data: bytes, pin: FilePin | None, *, exact: bool) -> Outc
         return Outcome(path.name, "unchanged")
     if exact:
         return Outcome(path.name, "refused", "is pinned, but is not what results.json makes")
-    return Outcome(path.name, "kept", "as pinned; these versions of the libraries draw other bytes")
+    return Outcome(
+        path.name, "kept", "as pinned; what is made of results.json here has other bytes"
+    )
 
 
 def write_elsewhere(results: RunResults, run: Path, folder: Path) -> tuple[Outcome, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from artifact.model.results import ErrorRecord, RunResults
 from artifact.report import evidence, tables, words
 from artifact.report.builds import builds
-from artifact.report.tables import Cell, Table, shapes, table, titles
+from artifact.report.tables import Cell, Table, shapes, table
 from artifact.report.words import NOTHING, visible
 
 
@@ -70,7 +70,7 @@ def spread(results: RunResults) -> str | None:
     if not rows:
         return None
     row = max(rows, key=lambda row: row.max_ms / row.min_ms)
-    title = titles(results).get(row.backend, visible(row.backend))
+    title = tables.labels(results).get(row.backend, visible(row.backend))
     return (
         f"At {shapes(results).get(row.shape, visible(row.shape))} the {row.samples} samples of "
         f"{title} reach from {words.milliseconds(row.min_ms)} to {words.milliseconds(row.max_ms)} "
@@ -154,10 +154,11 @@ def _environment(results: RunResults) -> Iterator[tuple[str, Cell | str]]:
         elif interpreter.locked:
             yield label, f"{text}, as locked"
         else:
-            few = interpreter.differences[: _FEW + 1]
-            differs = "; ".join(map(visible, few)) or "differences not listed"
-            if len(few) > _FEW:
-                differs = f"{len(interpreter.differences)} differences, in a table of their own"
+            differences_ = interpreter.differences
+            if len(differences_) > _FEW:
+                differs = f"{len(differences_)} differences, in a table of their own"
+            else:
+                differs = "; ".join(map(visible, differences_)) or "differences not listed"
             unread = "; its files were not compared" if interpreter.digests is False else ""
             yield label, Cell(f"{text}, NOT as locked: {differs}{unread}", "warn")
 
@@ -168,7 +169,7 @@ def differences(results: RunResults) -> Table | None:
     for interpreter in results.interpreters:
         for line in interpreter.differences:
             subject, _, found = line.partition(": ")
-            place = (visible(subject), visible(found) or NOTHING)
+            place = (visible(subject) or NOTHING, visible(found) or NOTHING)
             alike.setdefault(place, []).append(interpreter.environment)
     return table(
         results,
@@ -176,7 +177,7 @@ def differences(results: RunResults) -> Table | None:
         "How interpreters differ from their locks",
         ("What", "Difference", "Environments"),
         "lll",
-        ((*place, ", ".join(where)) for place, where in alike.items()),
+        ((*place, ", ".join(dict.fromkeys(where))) for place, where in alike.items()),
     )
 
 

@@ -39,7 +39,8 @@ RUN_COLUMNS = (
     "unit", "anchor", "marks", "protocol", "protocol_digest", "order", "clock", "warmup",
     "repeat", "rounds", "run_id", "workload", "note", "device", "heading", "axis", "caption",
 )  # fmt: skip
-ROW_COLUMNS = ("backend", "title", "remark", "shape", "rate", "rate_min", "rate_max")
+#: ``remark``, which tables of version 0.1.0 have not, may stand beside them.
+ROW_COLUMNS = ("backend", "title", "shape", "rate", "rate_min", "rate_max")
 
 # Okabe and Ito's palette: told apart with any colour vision; the anchor is hatched besides.
 BAR, ANCHOR, INK, QUIET, ALARM = "#56B4E9", "#E69F00", "#1a1a1a", "#5c5c5c", "#9b2c00"
@@ -133,7 +134,8 @@ def read(data: bytes, name: str = "summary.csv") -> Chart:
             raise TableError(f"{where}: {place[0]} at {place[1]} stands in the table twice")
         if titles.setdefault(row["backend"], row["title"]) != row["title"]:
             raise TableError(f"{where}: title: {row['backend']} has two titles")
-        if remarks.setdefault(row["backend"], row["remark"]) != row["remark"]:
+        remark = row.get("remark", "")
+        if remarks.setdefault(row["backend"], remark) != remark:
             raise TableError(f"{where}: remark: {row['backend']} has two remarks")
         if row["shape"] not in shapes:
             shapes.append(row["shape"])
@@ -235,7 +237,7 @@ def figure(chart: Chart) -> Figure:
     rows = math.ceil(len(chart.shapes) / columns)
     panel_w = {1: 6.4, 2: 4.4, 3: 3.3}[columns]
     panel_h = PITCH * len(chart.titles) + 0.16
-    names = {b: _lines(_labelled(chart, b), 9, 2.6, most=2) for b in chart.titles}
+    names = {b: _label(chart, b) for b in chart.titles}
     left = MARGIN + 0.14 + max(_width(line, 9) for name in names.values() for line in name)
     width = left + columns * panel_w + (columns - 1) * PANEL_GAP + MARGIN
     footer = _footer(chart, width)
@@ -267,11 +269,19 @@ def figure(chart: Chart) -> Figure:
     return made
 
 
-def _labelled(chart: Chart, backend: str) -> str:
+def _label(chart: Chart, backend: str) -> list[str]:
+    """The two lines of a name: the title may be cut, what is said of it may not."""
+    title, said = chart.titles[backend], _said(chart, backend)
+    lines = _lines(title + said, 9, 2.6)
+    if len(lines) > 2 and said:
+        return [_lines(title, 9, 2.6, most=1)[0], said.strip()]
+    return _lines(title + said, 9, 2.6, most=2)
+
+
+def _said(chart: Chart, backend: str) -> str:
     said = ["anchor"] * (backend == chart.run["anchor"])
     said += [chart.remarks[backend]] if backend in chart.remarks else []
-    title = chart.titles[backend]
-    return f"{title} ({', '.join(said)})" if said else title
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _width(text: str, size: float) -> float:
@@ -317,7 +327,9 @@ def _footer(chart: Chart, width: float) -> list[str]:
     if run["caption"]:
         said.append(run["caption"])
     if run["anchor"] in chart.titles:
-        said.append(f"Hatched bar and dashed line: the anchor, {chart.titles[run['anchor']]}.")
+        remark = chart.remarks.get(run["anchor"])
+        title = chart.titles[run["anchor"]] + (f" ({remark})" if remark else "")
+        said.append(f"Hatched bar and dashed line: the anchor, {title}.")
     if run["note"]:
         said.append(run["note"])
     said.append(

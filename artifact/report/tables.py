@@ -84,15 +84,24 @@ def remarks(results: RunResults) -> dict[str, str]:
     return {b.name: "not as locked" for b in results.backends if is_unlocked(results, b)}
 
 
-def _labelled(results: RunResults, *, anchor: bool = True) -> dict[str, str]:
-    """Titles with the remarks, and with ``anchor`` with the word for the one that is it."""
+def labels(results: RunResults) -> dict[str, str]:
+    """Backend name -> its title with what has to stand beside it."""
     remarked = remarks(results)
-    labels = {}
+    return {
+        name: f"{title} ({remarked[name]})" if name in remarked else title
+        for name, title in titles(results).items()
+    }
+
+
+def _labelled(results: RunResults) -> dict[str, str]:
+    """The same, and which of them is the anchor."""
+    remarked = remarks(results)
+    found = {}
     for name, title in titles(results).items():
-        said = ["anchor"] * (anchor and name == results.anchor)
+        said = ["anchor"] * (name == results.anchor)
         said += [remarked[name]] if name in remarked else []
-        labels[name] = f"{title} ({', '.join(said)})" if said else title
-    return labels
+        found[name] = f"{title} ({', '.join(said)})" if said else title
+    return found
 
 
 def _present(results: RunResults) -> dict[str, str]:
@@ -182,7 +191,7 @@ def ratios(results: RunResults) -> Table | None:
     compared = {backend for backend, _ in found}
     said: tuple[str, ...]
     if anchor is not None:
-        title = titles(results)[anchor]
+        title = labels(results)[anchor]
         said = (
             _RATIO[results.protocol.order],
             "Above 1 is faster than the anchor. In brackets the interval, where there are "
@@ -211,7 +220,7 @@ def ratios(results: RunResults) -> Table | None:
 
 def verdicts(results: RunResults) -> Table | None:
     """Every comparison in full, with the reason of its verdict."""
-    labels, columns = _labelled(results), shapes(results)
+    named, columns = _labelled(results), shapes(results)
     return table(
         results,
         "verdicts",
@@ -220,7 +229,7 @@ def verdicts(results: RunResults) -> Table | None:
         "llrrrll",
         (
             (
-                labels.get(row.backend, visible(row.backend)),
+                named.get(row.backend, visible(row.backend)),
                 columns.get(row.shape, visible(row.shape)),
                 NOTHING if row.ratio is None else words.ratio(row.ratio),
                 interval(row),
@@ -255,7 +264,7 @@ def _because(row: Comparison) -> str:
 
 def ranges(results: RunResults) -> Table | None:
     """Every summary row in full: samples, range of the times, range of the rate."""
-    labels, columns = _labelled(results), shapes(results)
+    named, columns = _labelled(results), shapes(results)
     unit = visible(results.metric.name)
     return table(
         results,
@@ -265,7 +274,7 @@ def ranges(results: RunResults) -> Table | None:
         "llrrrrrr",
         (
             (
-                labels.get(row.backend, visible(row.backend)),
+                named.get(row.backend, visible(row.backend)),
                 columns.get(row.shape, visible(row.shape)),
                 str(row.samples),
                 words.milliseconds(row.median_ms),
@@ -312,7 +321,7 @@ def anchor_drift(results: RunResults) -> Table | None:
                 NOTHING if drift is None else words.percent(drift),
             )
         )
-    name = titles(results)[anchor]
+    name = labels(results)[anchor]
     return table(
         results,
         "anchor",
@@ -327,7 +336,7 @@ def anchor_drift(results: RunResults) -> Table | None:
 
 def samples(results: RunResults) -> Table | None:
     """Every sample as it was taken."""
-    labels, columns = _labelled(results, anchor=False), shapes(results)
+    named, columns = labels(results), shapes(results)
     return table(
         results,
         "samples",
@@ -338,7 +347,7 @@ def samples(results: RunResults) -> Table | None:
             (
                 str(sample.position),
                 str(sample.round),
-                labels.get(sample.backend, visible(sample.backend)),
+                named.get(sample.backend, visible(sample.backend)),
                 columns.get(sample.shape, visible(sample.shape)),
                 repr(sample.ms),
                 Cell("yes")

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import csv
 import errno
+import hashlib
 import json
 import os
 import time
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -454,7 +457,7 @@ RIGHT = "{0} did not run as locked: numpy: expected 2.1, found 2.0."
 @pytest.mark.parametrize(
     ("notes", "found"),
     [
-        ([], []),
+        ([], ["lacks one"]),
         ([RIGHT, "of something else"], []),
         ([RIGHT, "{1} did not run as locked: it is slow."], ["has one"]),
         (["{1} did not run as locked: it is slow."], ["lacks one", "has one"]),
@@ -466,6 +469,22 @@ def test_the_notes_that_mark_rows_follow_from_what_was_installed(
 ) -> None:
     said = [m for m in messages(forge(folder, _noted(notes))) if "notes" in m]
     assert said == [f"{R}notes: {one} against the run's own facts" for one in found]
+
+
+def test_the_first_version_began_without_such_notes(folder: Path) -> None:
+    def first(value: dict[str, Any]) -> None:
+        _noted([])(value)
+        value["tool"]["version"] = "0.1.0"
+
+    assert not [m for m in messages(forge(folder, first)) if "notes" in m]
+
+
+def test_what_differs_from_its_lock_is_not_locked(folder: Path) -> None:
+    def both(value: dict[str, Any]) -> None:
+        value["interpreters"][0].update(locked=True, differences=["numpy: expected 2, found 3"])
+
+    message = f"{R}interpreters[0]: is called locked, beside differences from its lock"
+    assert message in messages(forge(folder, both))
 
 
 def test_changed_samples_show_in_everything_made_of_them(folder: Path) -> None:
@@ -727,13 +746,90 @@ def test_a_forged_number_of_rounds_costs_no_time(folder: Path) -> None:
     assert time.monotonic() - begin < 120, "a schedule of so many rounds takes days"
 
 
-def test_tables_of_another_version_are_left_to_their_pins(folder: Path) -> None:
-    def older(value: dict[str, Any]) -> None:
-        value["tool"]["version"] = "0.0.9"
+def _older(value: dict[str, Any]) -> None:
+    value["tool"]["version"] = "0.0.9"
 
-    report = forge(folder, older)
+
+def _pinned_again(folder: Path, edits: dict[str, Callable[[str], str]]) -> RunReport:
+    """Verify a run of an earlier version with tables that were edited and pinned again."""
+    forge(folder, _older)
+    for name, edit in edits.items():
+        path = folder / name
+        path.write_text(edit(path.read_text("utf-8")), "utf-8")
+    value = json.loads((folder / "results.json").read_bytes())
+    value["files"] = [pin.model_dump(mode="json") for pin in pins(folder)]
+    (folder / "results.json").write_text(json.dumps(value))
+    return verify_run(folder)
+
+
+def test_an_earlier_version_may_have_other_words(folder: Path) -> None:
+    edits = {
+        "summary.md": lambda text: text + "more\n", "provenance.json": _subjects_of(folder),
+    }  # fmt: skip
+    report = _pinned_again(folder, edits)
     assert messages(report) == []
     assert any(note.startswith("version 0.0.9 of the tool") for note in report.notes)
     table = folder / "summary.md"
     table.write_bytes(table.read_bytes() + b"more\n")
-    assert [f.kind for f in verify_run(folder).findings] == ["changed"]
+    assert "changed: summary.md" in messages(verify_run(folder))[0]
+
+
+def _without_remark(text: str) -> str:
+    rows = list(csv.DictReader(StringIO(text)))
+    stream = StringIO()
+    writer = csv.DictWriter(
+        stream, [name for name in rows[0] if name != "remark"], lineterminator="\n",
+        extrasaction="ignore",
+    )  # fmt: skip
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def _subjects_of(folder: Path) -> Callable[[str], str]:
+    """Edits a statement so that its subjects are the files that are there."""
+
+    def change(text: str) -> str:
+        value = json.loads(text)
+        for subject in value["subject"]:
+            data = (folder / subject["name"]).read_bytes()
+            subject["digest"] = {
+                "sha256": hashlib.sha256(data).hexdigest(), "blake3": blake3(data).hexdigest(),
+            }  # fmt: skip
+        return json.dumps(value)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "found"),
+    [
+        ("summary.csv", _without_remark, []),
+        ("summary.csv", lambda text: text.replace("SLOWER", "FASTER"), ["summary.csv"]),
+        ("summary.csv", lambda text: text.replace("backend,", "other,"), ["summary.csv"]),
+        ("summary.csv", lambda text: text[: text.rstrip().rindex("\n")] + "\n", ["summary.csv"]),
+        ("summary.csv", lambda text: text + '"', ["summary.csv"]),
+    ],
+)
+def test_the_cells_of_an_earlier_version_follow(
+    folder: Path, name: str, edit: Callable[[str], str], found: list[str]
+) -> None:
+    edits = {name: edit, "provenance.json": _subjects_of(folder)}
+    report = _pinned_again(folder, edits)
+    assert messages(report) == [
+        f"results: {name}: is not what the report makes of results.json" for name in found
+    ]
+
+
+@pytest.mark.parametrize("text", ["x", "[]", "{}", '{"subject": []}'])
+def test_a_statement_of_an_earlier_version_names_its_files(folder: Path, text: str) -> None:
+    report = _pinned_again(folder, {"provenance.json": lambda _: text})
+    expected = "results: provenance.json: is not what the report makes of results.json"
+    assert messages(report) == [expected]
+
+
+@pytest.mark.parametrize("version", ["999.0", "9 banana"])
+def test_a_version_that_never_was_is_found(folder: Path, version: str) -> None:
+    (report,) = forge(folder, put("tool", "version", version)).findings
+    assert report.message == "tool.version: no version whose tables this one can check"
+    assert (report.expected, report.found) == (f"{__version__}, or an earlier one", version)

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from artifact import __version__
 from artifact.errors import UsageError
 from artifact.model.load import dump_json, load_json
 from artifact.model.lock import FilePin
@@ -124,11 +125,21 @@ def test_a_pinned_table_that_does_not_follow_is_refused(run):
     folder, results = run
     (folder / "summary.md").write_text("# faster than everybody\n")
     pins = tuple(pin(folder / p.path) if p.path == "summary.md" else p for p in results.files)
-    forged = results.model_copy(update={"files": pins})
-    (outcome,) = [o for o in write_again(forged, folder) if o.status == "refused"]
-    assert (outcome.name, outcome.reason) == (
-        "summary.md", "is pinned, but is not what results.json makes"
-    )  # fmt: skip
+    tool = results.tool.model_copy(update={"version": __version__})
+    forged = results.model_copy(update={"files": pins, "tool": tool})
+    refused = {o.name: o.reason for o in write_again(forged, folder) if o.status == "refused"}
+    assert refused["summary.md"] == "is pinned, but is not what results.json makes"
+
+
+def test_the_words_of_an_earlier_version_are_kept(run):
+    folder, results = run
+    assert results.tool.version != __version__
+    (folder / "summary.md").write_text("# in other words\n")
+    pins = tuple(pin(folder / p.path) if p.path == "summary.md" else p for p in results.files)
+    before = contents(folder)
+    found = statuses(write_again(results.model_copy(update={"files": pins}), folder))
+    assert found == dict.fromkeys(REPORTS, "unchanged") | {"summary.md": "kept"}
+    assert contents(folder) == before
 
 
 def test_a_complete_run_takes_no_new_file(run):

@@ -9,7 +9,7 @@ import pytest
 
 from artifact.model.results import Interpreter
 from artifact.model.unlocked import is_unlocked, unlocked_libraries
-from artifact.report import plots, tables
+from artifact.report import facts, plots, tables
 from artifact.report.base import render
 from artifact.report.page import PageReport
 from artifact.report.text import summary_table
@@ -84,3 +84,46 @@ def test_verdicts_samples_and_the_figure_mark_them_too(published):
     axes = plots.figure(plots.read(table)).axes[0]
     shown = [" ".join(text.get_text().split()) for text in axes.get_yticklabels()]
     assert {label, f"{anchor.title} (anchor, not as locked)"} <= set(shown)
+
+
+def test_an_anchor_that_is_not_as_locked_is_marked_wherever_it_is_named(published):
+    anchor = published.backends[0]
+    note = f"{anchor.title} did not run as locked: {TORCH}."
+    marked = published.model_copy(update={"notes": (note,)})
+    label = f"{anchor.title} (not as locked)"
+    assert tables.ratios(marked).title == f"Speed relative to {label}"
+    drift = tables.anchor_drift(marked)
+    assert drift.title == f"{label} before and after"
+    assert drift.headers[1:3] == (f"{label} before, ms", f"{label} after, ms")
+    assert f"samples of {label} reach from" in facts.spread(marked)
+    made = plots.figure(plots.read(render(marked)["summary.csv"]))
+    assert any(f"the anchor, {label}." in text.get_text() for text in made.texts)
+
+
+@pytest.mark.parametrize("more", [" in many more words than two lines hold" * 3, "W" * 300])
+def test_a_long_title_does_not_cut_off_its_remark(published, more):
+    anchor = published.backends[0]
+    named = anchor.model_copy(update={"title": anchor.title + more})
+    note = f"{named.title} did not run as locked: {TORCH}."
+    marked = published.model_copy(
+        update={"notes": (note,), "backends": (named, *published.backends[1:])}
+    )
+    axes = plots.figure(plots.read(render(marked)["summary.csv"])).axes[0]
+    (lines,) = [
+        text.get_text().split("\n")
+        for text in axes.get_yticklabels()
+        if "not as locked" in text.get_text()
+    ]
+    assert len(lines) == 2
+    assert lines[0].endswith("…") and lines[1] == "(anchor, not as locked)"
+
+
+def test_a_table_of_the_first_version_has_no_remarks(published):
+    rows = list(csv.DictReader(StringIO(render(published)["summary.csv"].decode())))
+    stream = StringIO()
+    columns = [name for name in rows[0] if name != "remark"]
+    writer = csv.DictWriter(stream, columns, extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    chart = plots.read(stream.getvalue().encode())
+    assert chart.remarks == {} and len(chart.titles) == len(published.backends)
