@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from artifact.bench.buildcheck import build_findings
+from artifact.bench.interpreters import RUNNER
 from artifact.bench.rejudge import (
     finding,
     gate_findings,
@@ -146,13 +147,30 @@ def _marks(results: RunResults) -> Iterator[Finding]:
     for mark, calls in facts.items():
         if calls and mark not in results.marks:
             yield finding(f"marks: lacks {mark}, which the run's own facts call for")
+    yield from _locked(results)
+
+
+def _locked(results: RunResults) -> Iterator[Finding]:
+    """Only what was compared in every byte and does not differ is as locked."""
+    if results.origin != "measured":
+        return
     for i, interpreter in enumerate(results.interpreters):
+        place = f"interpreters[{i}] ({interpreter.environment})"
         if interpreter.locked and interpreter.differences:
             yield finding(
-                f"interpreters[{i}]: is called locked, beside differences from its lock",
+                f"{place}: is called locked, beside differences from its lock",
                 "locked: false",
                 interpreter.differences[0],
             )
+        elif interpreter.locked and not interpreter.digests:
+            yield finding(f"{place}: is called locked, and its files were not compared")
+        elif interpreter.locked is None and interpreter.environment != RUNNER:
+            yield finding(f"{place}: is neither called locked nor not")
+    known = Counter(interpreter.environment for interpreter in results.interpreters)
+    needed = {b.environment for b in results.backends if b.environment is not None}
+    for name in sorted(needed | known.keys()):
+        if known[name] > 1 or (results.complete and known[name] < (name in needed)):
+            yield finding(f"interpreters: {known[name]} of the environment {name}", "1")
 
 
 def _unlocked(results: RunResults) -> Iterator[Finding]:

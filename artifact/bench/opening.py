@@ -88,7 +88,7 @@ def notes(plan: Plan) -> tuple[str, ...]:
     return (*said, *plan.manifest.caveats_of(plan.workload.name, backends))
 
 
-_ROOT = re.compile(r"(?:^|(?<==))\$ROOT(?:(/)|$)")
+_ROOT = re.compile(r"(?:^|(?<==))\$ROOT(?:(/)(?=.)|/?$)")
 
 
 def written_command(command: Sequence[str], scrub: Scrubber) -> tuple[str, ...]:

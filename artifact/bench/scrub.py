@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 # Directories that every Linux machine has say nothing about this one.
@@ -20,12 +20,28 @@ _COMMON = frozenset(
      "/lib", "/lib64", "/usr/lib", "/etc", "/home", "/dev")
 )  # fmt: skip
 
-# A path in a value: at its start, behind a separator, an option or `file://`; the two slashes of
-# another address begin none. Blanks belong to it unless another path or an option follows them.
+# Devices that every machine has.
+_DEVICE = re.compile(r"/(?:dev(?:/(?:null|zero|full|u?random|tty|std(?:in|out|err)|shm))?)?")
+
+# A path in a value begins at a slash that continues no name, or behind an option that it is glued
+# to. Blanks belong to it unless another path or an option follows. An address with a host is none.
 _PATH = re.compile(
-    r"""(?P<before>^|[\s:;,=|"'(\[{]|(?<![\w-])-[IL]|file://)"""
-    r"""(?P<path>(?:(?<=:)/(?!/)|(?<!:)/)(?:[^\s:;,=|"')\]}]|=(?!/)|\s+(?![\s/-]))*)"""
+    r"""
+    (?P<address>
+        (?<![\w+./-]) (?!(?i:file):) [A-Za-z][\w+.-]* :// (?=[\w\[$])
+        (?:[^\s"'`<>=,;|:] | :(?!/))*
+    )
+    | (?P<option> (?<![\w-]) --?[A-Za-z]+ (?=/) | (?<=:-) | (?<![\w.~$})*?/-]) )
+      (?P<path> / (?: (?=\s) | (?:[^\s:;,=|"'`<>)\]}] | =(?!/) | [ \t]+(?![\s/-]|$))* ) )
+    """,
+    re.VERBOSE,
 )
+
+# Of these every machine has the same, or something of that name.
+_SYSTEM = re.compile(r"/(?:(?:dev|proc|sys|etc|bin|lib\w*)(?:/|$)|usr/(?!local/))")
+
+_COMPONENTS = 3
+"""A shorter path, such as ``/data/x``, may stand in text for something else."""
 
 _HOST_MIN_LENGTH = 3
 
@@ -60,7 +76,8 @@ class Scrubber:
         names = sorted(self._tokens, key=len, reverse=True)
         choice = "|".join(re.escape(name) for name in names)
         # `/srv/home/me` is not below `/home/me`; `-I/home/me/include` is.
-        start = r"(?:(?<![\w.-])|(?<=-[IL]))"
+        # Nor is the host of an address a directory.
+        start = r"(?:(?<![\w.-])|(?<=-[IL]))(?<!:/)"
         self._pattern = re.compile(rf"{start}(?:{choice})(?![\w-]|\.\w)")
 
     def text(self, text: str) -> str:
@@ -72,18 +89,45 @@ class Scrubber:
     def paths(self, text: str) -> str:
         """A value, such as a word of a command line, without any path of this machine.
 
-        Of a place that has no token only the last name is kept: ``.../ptxas``. ``/`` and what
-        is below ``/dev`` are on every machine, and stay.
+        Of a place that has no token only the last name is kept: ``.../ptxas``. A separator
+        within a name ends the path there.
         """
-        return _PATH.sub(lambda match: match["before"] + _last_name(match["path"]), self.text(text))
+        straight = _PATH.sub(lambda match: _replaced(match, _straight), text)
+        return _PATH.sub(lambda match: _replaced(match, _last_name), self.text(straight))
+
+    def knowing(self, values: Mapping[str, str]) -> Scrubber:
+        """A copy that writes the values of these variables as ``$NAME``, where they are paths.
+
+        It is for what one worker prints, which may name what it was given.
+        """
+        copy = Scrubber()
+        copy._tokens, copy._pattern = dict(self._tokens), self._pattern
+        for name, value in values.items():
+            path, token = posixpath.normpath(value), f"${name}"
+            single = (match := _PATH.fullmatch(value)) is not None and match["path"] == value
+            if (
+                single
+                and path.count("/") >= _COMPONENTS
+                and not _SYSTEM.match(path)
+                and token not in self._tokens.values()
+            ):
+                copy.name(token, path)
+        return copy
 
     def mapping(self, values: Mapping[str, str]) -> dict[str, str]:
         """Values, such as those of environment variables, without any path of this machine."""
         return {name: self.paths(value) for name, value in values.items()}
 
 
+def _replaced(match: re.Match[str], written: Callable[[str], str]) -> str:
+    return match["address"] or match["option"] + written(match["path"])
+
+
+def _straight(path: str) -> str:
+    """Without ``..``, by which a path below a known place leads out of it."""
+    return posixpath.normpath(path) if "/.." in path else path
+
+
 def _last_name(path: str) -> str:
-    known = posixpath.normpath(path.rstrip()).replace("//", "/")
-    if known in ("/", "/dev") or known.startswith("/dev/"):
-        return path
-    return f".../{posixpath.basename(known)}"
+    known = posixpath.normpath(path).replace("//", "/")
+    return known if _DEVICE.fullmatch(known) else f".../{posixpath.basename(known)}"

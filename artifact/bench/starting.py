@@ -76,11 +76,9 @@ class Starter:
         plan = self._plan
         environment = worker_environment(plan, backend, scratch)
         recorded = self._scrub.mapping(environment.recorded)
-        # The worker may name it in what it prints.
-        for variable, value in plan.worker_env.get(backend.name, {}).items():
-            self._scrub.add(f"${variable}", value)
+        scrub = self._scrub.knowing(plan.worker_env.get(backend.name, {}))
         program, name = self._program(backend)
-        log = RawLog(self._folder / LOGS / f"{backend.name}.log", self._scrub)
+        log = RawLog(self._folder / LOGS / f"{backend.name}.log", scrub)
         for variable, value in sorted(recorded.items()):
             log.note(f"{variable}={value}")
         worker = Worker(

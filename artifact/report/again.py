@@ -19,6 +19,7 @@ from artifact.model.load import read_bytes
 from artifact.model.lock import FilePin
 from artifact.model.results import RunResults
 from artifact.report.base import render, render_all
+from artifact.report.earlier import EARLIER, is_known, wrong_tables
 
 Status = Literal["unchanged", "kept", "restored", "written", "left out", "refused"]
 
@@ -41,15 +42,23 @@ def write_again(results: RunResults, folder: Path) -> tuple[Outcome, ...]:
     ``refused``: is not as it was pinned, or cannot be put back as it was.
 
     Raises:
+        UsageError: where a version that this one does not know began the run, and did not end it.
         EnvironmentUnmet: where a file cannot be read or written.
     """
+    if not results.complete and not is_known(results):
+        raise UsageError(
+            "a version of the tool that this one does not know began this run",
+            where=str(folder),
+            expected=f"one of: {', '.join((*EARLIER, __version__))}",
+            found=results.tool.version,
+            next=f"use that version, or: artifact report {folder} --output DIR",
+        )
     pins = {pin.path: pin for pin in results.files}
-    # An earlier version had other words; what it pinned stays.
-    exact = render(results).keys() if results.tool.version == __version__ else ()
+    wrong = _wrong(results, folder) if results.complete else ()
     outcomes = []
     for name, data in render_all(results).items():
         if results.complete:
-            outcome = _judge(folder / name, data, pins.get(name), exact=name in exact)
+            outcome = _judge(folder / name, data, pins.get(name), wrong=name in wrong)
         else:
             outcome = Outcome(name, "unchanged" if _holds(folder / name, data) else "written")
         if outcome.status in ("restored", "written"):
@@ -58,7 +67,17 @@ def write_again(results: RunResults, folder: Path) -> tuple[Outcome, ...]:
     return tuple(outcomes)
 
 
-def _judge(path: Path, data: bytes, pin: FilePin | None, *, exact: bool) -> Outcome:
+def _wrong(results: RunResults, folder: Path) -> tuple[str, ...]:
+    """The tables of the folder that its results.json does not make, as far as can be told."""
+    if not is_known(results):
+        return ()
+    made = render(results)
+    paths = {name: folder / name for name in made}
+    there = {n: read_bytes(p) for n, p in paths.items() if p.is_file() and not p.is_symlink()}
+    return wrong_tables(there, made, results)
+
+
+def _judge(path: Path, data: bytes, pin: FilePin | None, *, wrong: bool) -> Outcome:
     if pin is None:
         return Outcome(path.name, "left out", "this run has no such file, and takes none")
     there = path.is_symlink() or path.exists()
@@ -77,7 +96,7 @@ def _judge(path: Path, data: bytes, pin: FilePin | None, *, exact: bool) -> Outc
         )
     if _is_pinned(data, pin):
         return Outcome(path.name, "unchanged")
-    if exact:
+    if wrong:
         return Outcome(path.name, "refused", "is pinned, but is not what results.json makes")
     return Outcome(
         path.name, "kept", "as pinned; what is made of results.json here has other bytes"

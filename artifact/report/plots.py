@@ -328,8 +328,9 @@ def _footer(chart: Chart, width: float) -> list[str]:
         said.append(run["caption"])
     if run["anchor"] in chart.titles:
         remark = chart.remarks.get(run["anchor"])
-        title = chart.titles[run["anchor"]] + (f" ({remark})" if remark else "")
-        said.append(f"Hatched bar and dashed line: the anchor, {title}.")
+        (title,) = _lines(chart.titles[run["anchor"]], 7.5, width, most=1)
+        named = f"{title} ({remark})" if remark else title
+        said.append(f"Hatched bar and dashed line: the anchor, {named}.")
     if run["note"]:
         said.append(run["note"])
     said.append(

@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from io import StringIO
@@ -155,7 +156,7 @@ def run(order: str = "paper", **changes: Any) -> RunResults:
         "order": suite_order(windows),
         "interpreters": (
             model.Interpreter(
-                environment="runner", python="3.12", implementation="CPython", locked=True
+                environment="runner", python="3.12", implementation="CPython", locked=None
             ),
         ),
         "backends": tuple(
@@ -483,8 +484,38 @@ def test_what_differs_from_its_lock_is_not_locked(folder: Path) -> None:
     def both(value: dict[str, Any]) -> None:
         value["interpreters"][0].update(locked=True, differences=["numpy: expected 2, found 3"])
 
-    message = f"{R}interpreters[0]: is called locked, beside differences from its lock"
+    message = f"{R}interpreters[0] (runner): is called locked, beside differences from its lock"
     assert message in messages(forge(folder, both))
+
+
+OTHER = {"environment": "other", "python": "3.12", "implementation": "CPython"}
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ([{**OTHER, "locked": True, "digests": True}], []),
+        ([{**OTHER, "locked": False}],
+         ["marks: lacks UNLOCKED, which the run's own facts call for"]),
+        ([{**OTHER, "locked": True}],
+         ["interpreters[1] (other): is called locked, and its files were not compared"]),
+        ([{**OTHER, "locked": True, "digests": False}],
+         ["interpreters[1] (other): is called locked, and its files were not compared"]),
+        ([{**OTHER, "locked": None}],
+         ["interpreters[1] (other): is neither called locked nor not"]),
+        ([{**OTHER, "locked": True, "digests": True}] * 2,
+         ["interpreters: 2 of the environment other"]),
+        ([], ["interpreters: 0 of the environment other"]),
+    ],
+)  # fmt: skip
+def test_each_interpreter_is_called_locked_or_not(
+    folder: Path, more: list[dict[str, Any]], found: list[str]
+) -> None:
+    def change(value: dict[str, Any]) -> None:
+        value["interpreters"] += more
+        value["backends"][1]["environment"] = "other"
+
+    assert messages(forge(folder, change)) == [R + message for message in found]
 
 
 def test_changed_samples_show_in_everything_made_of_them(folder: Path) -> None:
@@ -747,7 +778,7 @@ def test_a_forged_number_of_rounds_costs_no_time(folder: Path) -> None:
 
 
 def _older(value: dict[str, Any]) -> None:
-    value["tool"]["version"] = "0.0.9"
+    value["tool"]["version"] = "0.1.0"
 
 
 def _pinned_again(folder: Path, edits: dict[str, Callable[[str], str]]) -> RunReport:
@@ -768,7 +799,7 @@ def test_an_earlier_version_may_have_other_words(folder: Path) -> None:
     }  # fmt: skip
     report = _pinned_again(folder, edits)
     assert messages(report) == []
-    assert any(note.startswith("version 0.0.9 of the tool") for note in report.notes)
+    assert any(note.startswith("version 0.1.0 of the tool") for note in report.notes)
     table = folder / "summary.md"
     table.write_bytes(table.read_bytes() + b"more\n")
     assert "changed: summary.md" in messages(verify_run(folder))[0]
@@ -809,6 +840,14 @@ def _subjects_of(folder: Path) -> Callable[[str], str]:
         ("summary.csv", lambda text: text.replace("backend,", "other,"), ["summary.csv"]),
         ("summary.csv", lambda text: text[: text.rstrip().rindex("\n")] + "\n", ["summary.csv"]),
         ("summary.csv", lambda text: text + '"', ["summary.csv"]),
+        ("summary.csv", lambda text: text.replace("\n", ",1\n"), ["summary.csv"]),
+        ("summary.csv", lambda text: re.sub("(?m)^(.*),(.*)$", r"\1,\2,\2", text), ["summary.csv"]),
+        ("summary.csv", lambda text: text.replace("caption", "speedup"), ["summary.csv"]),
+        (
+            "summary.csv",
+            lambda text: re.sub("(?m)^([^,]*,[^,]*),.*$", r"\1", text),
+            ["summary.csv"],
+        ),
     ],
 )
 def test_the_cells_of_an_earlier_version_follow(
@@ -821,15 +860,15 @@ def test_the_cells_of_an_earlier_version_follow(
     ]
 
 
-@pytest.mark.parametrize("text", ["x", "[]", "{}", '{"subject": []}'])
+@pytest.mark.parametrize("text", ["x", "[]", "{}", '{"subject": []}', "[" * 200_000])
 def test_a_statement_of_an_earlier_version_names_its_files(folder: Path, text: str) -> None:
     report = _pinned_again(folder, {"provenance.json": lambda _: text})
     expected = "results: provenance.json: is not what the report makes of results.json"
     assert messages(report) == [expected]
 
 
-@pytest.mark.parametrize("version", ["999.0", "9 banana"])
+@pytest.mark.parametrize("version", ["999.0", "9 banana", "9" * 5000, "0.0.9", "0.1.0 "])
 def test_a_version_that_never_was_is_found(folder: Path, version: str) -> None:
     (report,) = forge(folder, put("tool", "version", version)).findings
     assert report.message == "tool.version: no version whose tables this one can check"
-    assert (report.expected, report.found) == (f"{__version__}, or an earlier one", version)
+    assert (report.expected, report.found) == (f"one of: 0.1.0, {__version__}", version)

@@ -196,10 +196,10 @@ def test_a_command_is_written_without_paths_of_this_machine(tmp_path: Path) -> N
     pairs = (
         "--interpreter", f"main={home}/env/bin/python", "--interpreter=other=/opt/secret/python3",
         "third=/home/me/secret", "alpha:A=B=C", "/data/run=1/cache", "--out=/data/s=1/x",
-        f"--in={root}", "alpha:X=" + "a=" * 2000,
+        f"--in={root}", f"a:X={root}/", "alpha:X=" + "a=" * 2000,
     )  # fmt: skip
     assert written_command(pairs, scrub) == (
         "--interpreter", "main=$PYTHON", "--interpreter=other=.../python3",
         "third=.../secret", "alpha:A=B=C", ".../cache", "--out=.../x",
-        "--in=.", "alpha:X=" + "a=" * 2000,
+        "--in=.", "a:X=.", "alpha:X=" + "a=" * 2000,
     )  # fmt: skip
