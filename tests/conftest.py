@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import shutil
 import signal
@@ -12,10 +13,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 WORKERS = Path(__file__).parent / "assets" / "workers"
+TINY = Path(__file__).parent / "assets" / "envs" / "tiny.py"
 
 # A shell starts what it puts in the background with SIGINT ignored, nohup with SIGHUP; children
 # inherit that, and Python then installs no handler. The commands under test would be immune to
@@ -105,6 +108,17 @@ def fake_artifact(fake_tree: Path, tmp_path: Path) -> Path:
     root = tmp_path / "tree"
     shutil.copytree(fake_tree, root)
     return root
+
+
+@pytest.fixture(scope="session")
+def tiny() -> ModuleType:
+    """tests/assets/envs/tiny.py as a module: tiny wheels, channels and artifacts."""
+    spec = importlib.util.spec_from_file_location("envs_assets_tiny", TINY)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(autouse=True)

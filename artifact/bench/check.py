@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from artifact.bench.buildcheck import build_findings
-from artifact.bench.interpreters import RUNNER
 from artifact.bench.rejudge import (
     finding,
     gate_findings,
@@ -30,7 +29,7 @@ from artifact.errors import VerificationError
 from artifact.integrity.pin import Finding
 from artifact.integrity.verify import findings_error
 from artifact.model.load import load_json, read_bytes
-from artifact.model.results import CheckRecord, RunResults, WitnessRecord
+from artifact.model.results import RUNNER, CheckRecord, RunResults, WitnessRecord
 from artifact.model.unlocked import misnoted
 
 
@@ -91,7 +90,8 @@ def verify_run(folder: Path) -> RunReport:
         EnvironmentUnmet: where something cannot be read.
     """
     results = load_results(folder)
-    findings = [*_state(results), *lock_findings(folder, results), *_marks(results)]
+    findings = [*_state(results), *lock_findings(folder, results)]
+    findings += [*_marks(results), *_locked(results)]
     if results.complete:
         findings += file_findings(folder, results)
         findings += _schedule(results)
@@ -147,7 +147,6 @@ def _marks(results: RunResults) -> Iterator[Finding]:
     for mark, calls in facts.items():
         if calls and mark not in results.marks:
             yield finding(f"marks: lacks {mark}, which the run's own facts call for")
-    yield from _locked(results)
 
 
 def _locked(results: RunResults) -> Iterator[Finding]:
@@ -167,9 +166,10 @@ def _locked(results: RunResults) -> Iterator[Finding]:
         elif interpreter.locked is None and interpreter.environment != RUNNER:
             yield finding(f"{place}: is neither called locked nor not")
     known = Counter(interpreter.environment for interpreter in results.interpreters)
-    needed = {b.environment for b in results.backends if b.environment is not None}
+    # A run that ended early may not have come to the interpreters of its backends.
+    needed = {b.environment for b in results.backends if b.environment and results.complete}
     for name in sorted(needed | known.keys()):
-        if known[name] > 1 or (results.complete and known[name] < (name in needed)):
+        if known[name] != 1:
             yield finding(f"interpreters: {known[name]} of the environment {name}", "1")
 
 

@@ -15,10 +15,7 @@ from artifact.bench.plan import Plan
 from artifact.bench.scrub import Scrubber
 from artifact.errors import EnvironmentUnmet
 from artifact.model.backend import Environment
-from artifact.model.results import Interpreter
-
-RUNNER = "runner"
-"""What the tool's own Python is called where an environment's name stands."""
+from artifact.model.results import RUNNER, Interpreter
 
 _ASK = (
     "import json, platform, sys; print(json.dumps([platform.python_version(), "

@@ -1,7 +1,8 @@
 """Profile one launch of one backend at one shape, and check that it is the right one.
 
-How it is captured is :mod:`artifact.bench.capturing`. ncu holds the clocks at their base, and
-runs the kernel again and again for its counters, so no figure of it is a benchmark's.
+How it is captured is :mod:`artifact.bench.capturing`. ncu runs the
+kernel again and again for its counters, by default with the clocks at their base, so no figure
+of it is a benchmark's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from artifact.bench import interpreters, witness
 from artifact.bench.buildphase import BuildOptions, verify_tree
 from artifact.bench.capturing import capture_executable, capture_worker
 from artifact.bench.exclusive import exclusive
-from artifact.bench.interpreters import RUNNER
 from artifact.bench.plan import Options, Plan, make_plan
 from artifact.bench.scrub import Scrubber
 from artifact.build import profile as nsight
@@ -29,7 +29,7 @@ from artifact.build.toolchain import Tool
 from artifact.errors import FallbackRefused, MeasurementInvalid, UsageError
 from artifact.model.backend import Backend, Witness
 from artifact.model.manifest import Manifest
-from artifact.model.results import Mark, Scalar
+from artifact.model.results import RUNNER, Mark, Scalar
 from artifact.model.workload import Shape, Workload
 
 _LISTED = 8
@@ -137,7 +137,7 @@ def profile(
     *,
     shape: str | None = None,
     value: int | None = None,
-    look: nsight.Look = nsight.Look(),  # noqa: B008 - it is frozen
+    look: nsight.Look = nsight.FULL,
     force: bool = False,
     nvml: Any = None,
 ) -> Profile:

@@ -7,6 +7,7 @@ they say which of a few known places it is: ``$ROOT/baselines/x.py``, ``$PYTHON`
 
 from __future__ import annotations
 
+import copy
 import os
 import posixpath
 import re
@@ -100,23 +101,28 @@ class Scrubber:
 
         It is for what one worker prints, which may name what it was given.
         """
-        copy = Scrubber()
-        copy._tokens, copy._pattern = dict(self._tokens), self._pattern
+        more = copy.copy(self)
+        more._tokens = dict(self._tokens)
         for name, value in values.items():
-            path, token = posixpath.normpath(value), f"${name}"
-            single = (match := _PATH.fullmatch(value)) is not None and match["path"] == value
-            if (
-                single
-                and path.count("/") >= _COMPONENTS
-                and not _SYSTEM.match(path)
-                and token not in self._tokens.values()
-            ):
-                copy.name(token, path)
-        return copy
+            token = f"${name}"
+            if token not in self._tokens.values() and _is_telling(value):
+                more.name(token, posixpath.normpath(value))
+        return more
 
     def mapping(self, values: Mapping[str, str]) -> dict[str, str]:
         """Values, such as those of environment variables, without any path of this machine."""
         return {name: self.paths(value) for name, value in values.items()}
+
+
+def _is_telling(value: str) -> bool:
+    """Whether a value is one path, and one that stands for nothing else in other text."""
+    match, path = _PATH.fullmatch(value), posixpath.normpath(value)
+    return (
+        match is not None
+        and match["path"] == value
+        and path.count("/") >= _COMPONENTS
+        and not _SYSTEM.match(path)
+    )
 
 
 def _replaced(match: re.Match[str], written: Callable[[str], str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from artifact.bench.childenv import ChildEnvironment, child_environment, command_line
 from artifact.bench.contents import Contents
-from artifact.bench.interpreters import RUNNER, Chosen
+from artifact.bench.interpreters import Chosen
 from artifact.bench.plan import Plan
 from artifact.bench.rawlog import RawLog
 from artifact.bench.reaper import Reaper
@@ -18,7 +18,7 @@ from artifact.bench.session import Session
 from artifact.bench.times import Times
 from artifact.bench.worker import Worker
 from artifact.model.backend import Backend
-from artifact.model.results import BackendRun
+from artifact.model.results import RUNNER, BackendRun
 
 
 def worker_environment(plan: Plan, backend: Backend, scratch: Path) -> ChildEnvironment:

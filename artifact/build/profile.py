@@ -104,13 +104,17 @@ class Look:
     """Whether the clocks are left as they are; otherwise ncu holds them at their base."""
 
 
+FULL = Look()
+"""What the published command asks for."""
+
+
 def command_line(
     ncu: Tool,
     program: Sequence[str],
     *,
     output: Path,
     log: Path,
-    look: Look = Look(),
+    look: Look = FULL,
     window: bool = False,
 ) -> list[str]:
     """The command that profiles ``program``.

@@ -127,6 +127,10 @@ class Device(Model):
     """What NVML (or the operating system) says: driver, clocks, power limit, ECC, MIG."""
 
 
+RUNNER = "runner"
+"""What the tool's own Python is called where an environment's name stands."""
+
+
 class Interpreter(Model):
     """One Python that workers ran in."""
 

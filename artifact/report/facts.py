@@ -154,11 +154,11 @@ def _environment(results: RunResults) -> Iterator[tuple[str, Cell | str]]:
         elif interpreter.locked:
             yield label, f"{text}, as locked"
         else:
-            differences_ = interpreter.differences
-            if len(differences_) > _FEW:
-                differs = f"{len(differences_)} differences, in a table of their own"
+            lines = interpreter.differences
+            if len(lines) > _FEW:
+                differs = f"{len(lines)} differences, in a table of their own"
             else:
-                differs = "; ".join(map(visible, differences_)) or "differences not listed"
+                differs = "; ".join(map(visible, lines)) or "differences not listed"
             unread = "; its files were not compared" if interpreter.digests is False else ""
             yield label, Cell(f"{text}, NOT as locked: {differs}{unread}", "warn")
 

@@ -271,17 +271,13 @@ def figure(chart: Chart) -> Figure:
 
 def _label(chart: Chart, backend: str) -> list[str]:
     """The two lines of a name: the title may be cut, what is said of it may not."""
-    title, said = chart.titles[backend], _said(chart, backend)
-    lines = _lines(title + said, 9, 2.6)
-    if len(lines) > 2 and said:
-        return [_lines(title, 9, 2.6, most=1)[0], said.strip()]
-    return _lines(title + said, 9, 2.6, most=2)
-
-
-def _said(chart: Chart, backend: str) -> str:
-    said = ["anchor"] * (backend == chart.run["anchor"])
-    said += [chart.remarks[backend]] if backend in chart.remarks else []
-    return f" ({', '.join(said)})" if said else ""
+    title, remark = chart.titles[backend], chart.remarks.get(backend)
+    said = ["anchor"] * (backend == chart.run["anchor"]) + ([remark] if remark else [])
+    if not said:
+        return _lines(title, 9, 2.6, most=2)
+    beside = f"({', '.join(said)})"
+    lines = _lines(f"{title} {beside}", 9, 2.6)
+    return lines if len(lines) <= 2 else [*_lines(title, 9, 2.6, most=1), beside]
 
 
 def _width(text: str, size: float) -> float:

@@ -84,21 +84,12 @@ def remarks(results: RunResults) -> dict[str, str]:
     return {b.name: "not as locked" for b in results.backends if is_unlocked(results, b)}
 
 
-def labels(results: RunResults) -> dict[str, str]:
-    """Backend name -> its title with what has to stand beside it."""
-    remarked = remarks(results)
-    return {
-        name: f"{title} ({remarked[name]})" if name in remarked else title
-        for name, title in titles(results).items()
-    }
-
-
-def _labelled(results: RunResults) -> dict[str, str]:
-    """The same, and which of them is the anchor."""
+def labels(results: RunResults, *, anchor: bool = False) -> dict[str, str]:
+    """Backend name -> its title with the remark, and with ``anchor`` which of them is that."""
     remarked = remarks(results)
     found = {}
     for name, title in titles(results).items():
-        said = ["anchor"] * (name == results.anchor)
+        said = ["anchor"] * (anchor and name == results.anchor)
         said += [remarked[name]] if name in remarked else []
         found[name] = f"{title} ({', '.join(said)})" if said else title
     return found
@@ -107,7 +98,7 @@ def _labelled(results: RunResults) -> dict[str, str]:
 def _present(results: RunResults) -> dict[str, str]:
     """The labels of the backends that have a sample."""
     measured = {row.backend for row in results.summary}
-    return {name: label for name, label in _labelled(results).items() if name in measured}
+    return {name: label for name, label in labels(results, anchor=True).items() if name in measured}
 
 
 def summary_by_place(results: RunResults) -> dict[tuple[str, str], SummaryRow]:
@@ -210,7 +201,7 @@ def ratios(results: RunResults) -> Table | None:
         "l" + "r" * len(columns),
         (
             (label, *(cell(name, shape) for shape in columns))
-            for name, label in _labelled(results).items()
+            for name, label in labels(results, anchor=True).items()
             if name in compared
         ),
         *said,
@@ -220,7 +211,7 @@ def ratios(results: RunResults) -> Table | None:
 
 def verdicts(results: RunResults) -> Table | None:
     """Every comparison in full, with the reason of its verdict."""
-    named, columns = _labelled(results), shapes(results)
+    named, columns = labels(results, anchor=True), shapes(results)
     return table(
         results,
         "verdicts",
@@ -264,7 +255,7 @@ def _because(row: Comparison) -> str:
 
 def ranges(results: RunResults) -> Table | None:
     """Every summary row in full: samples, range of the times, range of the rate."""
-    named, columns = _labelled(results), shapes(results)
+    named, columns = labels(results, anchor=True), shapes(results)
     unit = visible(results.metric.name)
     return table(
         results,

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import errno
 import hashlib
 import json
@@ -8,7 +7,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +39,7 @@ from artifact.model.protocol import Protocol
 from artifact.model.results import RunResults, Sample
 from artifact.model.workload import Shape, Workload
 from artifact.report.base import render
+from tests.report.conftest import without_column
 
 RUN_ID = "20260921T100514Z-toy-cpu"
 NAMES = ("a", "b", "c")
@@ -54,6 +53,7 @@ RULES = GateRules(
         Control(name="dropped", positions=("first", "last"), description="dropped"),
     ),
 )
+
 EXPECTED = Witness(implementation="numpy", threads=4, grid=("2", "1", "1"))
 LOCK = Lock(
     lock_version=1,
@@ -805,18 +805,6 @@ def test_an_earlier_version_may_have_other_words(folder: Path) -> None:
     assert "changed: summary.md" in messages(verify_run(folder))[0]
 
 
-def _without_remark(text: str) -> str:
-    rows = list(csv.DictReader(StringIO(text)))
-    stream = StringIO()
-    writer = csv.DictWriter(
-        stream, [name for name in rows[0] if name != "remark"], lineterminator="\n",
-        extrasaction="ignore",
-    )  # fmt: skip
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue()
-
-
 def _subjects_of(folder: Path) -> Callable[[str], str]:
     """Edits a statement so that its subjects are the files that are there."""
 
@@ -835,7 +823,7 @@ def _subjects_of(folder: Path) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     ("name", "edit", "found"),
     [
-        ("summary.csv", _without_remark, []),
+        ("summary.csv", lambda text: without_column(text, "remark"), []),
         ("summary.csv", lambda text: text.replace("SLOWER", "FASTER"), ["summary.csv"]),
         ("summary.csv", lambda text: text.replace("backend,", "other,"), ["summary.csv"]),
         ("summary.csv", lambda text: text[: text.rstrip().rindex("\n")] + "\n", ["summary.csv"]),

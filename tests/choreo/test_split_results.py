@@ -79,20 +79,21 @@ def other(tile: splitting._Tile) -> splitting._Tile:
     return replace(tile, owner=syntax.Binary(span, "-", one, tile.owner))
 
 
-def to_the_other_rows(tile: splitting._Tile) -> Edits:
+def stored_with(tile: splitting._Tile, end: str) -> Edits:
+    """One end of the store is that of the other warpgroup."""
     decl, fill, (store, right) = REPLACEMENTS(tile)
     _, _, (_, wrong) = REPLACEMENTS(other(tile))
     assert isinstance(right, syntax.Transfer)
     assert isinstance(wrong, syntax.Transfer)
-    yield from (decl, fill, (store, replace(right, destination=wrong.destination)))
+    yield from (decl, fill, (store, replace(right, **{end: getattr(wrong, end)})))
+
+
+def to_the_other_rows(tile: splitting._Tile) -> Edits:
+    return stored_with(tile, "destination")
 
 
 def from_the_other_tile(tile: splitting._Tile) -> Edits:
-    decl, fill, (store, right) = REPLACEMENTS(tile)
-    _, _, (_, wrong) = REPLACEMENTS(other(tile))
-    assert isinstance(right, syntax.Transfer)
-    assert isinstance(wrong, syntax.Transfer)
-    yield from (decl, fill, (store, replace(right, source=wrong.source)))
+    return stored_with(tile, "source")
 
 
 def into_the_other_tile(tile: splitting._Tile) -> Edits:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -10,17 +9,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-TINY = Path(__file__).parent.parent / "assets" / "envs" / "tiny.py"
-
-
-@pytest.fixture(scope="module")
-def tiny() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("envs_assets_tiny_cli", TINY)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-TINY = Path(__file__).parent.parent / "assets" / "envs" / "tiny.py"
-RUN = ("run", "--workload", "demo", "--rounds", "1")
+from tests.cli.conftest import Run
 
-
-@pytest.fixture(scope="module")
-def tiny() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("envs_assets_tiny_run", TINY)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def artifact(root: Path, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "artifact", *map(str, arguments)],
-        cwd=root,
-        env={**os.environ, "PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+COMMAND = ("run", "--workload", "demo", "--rounds", "1")
 
 
 @pytest.fixture
-def python(tiny: ModuleType, fake_artifact: Path, tmp_path: Path) -> Path:
+def python(run: Run, tiny: ModuleType, fake_artifact: Path, tmp_path: Path) -> Path:
     """The interpreter of the environment ``other``, whose lock has one distribution."""
     _, digest = tiny.wheel(tmp_path / "wheels", "foo", "1.0")
     (fake_artifact / "other.lock").write_text(tiny.lock_line("foo", "1.0", digest))
     manifest = fake_artifact / "manifests/artifact.toml"
     text = manifest.read_text().replace('python = "3.12"', f'python = "{tiny.PYTHON}"')
     manifest.write_text(text.replace('["**/__pycache__/",', '["**/__pycache__/", "build/",'))
-    assert artifact(fake_artifact, "lock").returncode == 0
-    made = artifact(
-        fake_artifact, "env", "create", "other", PIP_FIND_LINKS=str(tmp_path / "wheels")
-    )
+    assert run("lock", cwd=fake_artifact).returncode == 0
+    pip = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1"}
+    wheels = str(tmp_path / "wheels")
+    made = run("env", "create", "other", cwd=fake_artifact, PIP_FIND_LINKS=wheels, **pip)
     assert made.returncode == 0, made.stderr
     return fake_artifact / "build/envs/other/bin/python"
 
@@ -65,27 +42,28 @@ def other(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_locked_path_from_lock_to_tables(
-    fake_artifact: Path, python: Path, tiny: ModuleType
+    run: Run, fake_artifact: Path, python: Path, tiny: ModuleType
 ) -> None:
-    done = artifact(fake_artifact, *RUN, "--ws-python", python)
+    command = (*COMMAND, "--ws-python", python)
+    done = run(*command, cwd=fake_artifact)
     assert done.returncode == 0, done.stderr
     document = results(fake_artifact)
     found = other(document)
     assert (found["locked"], found["digests"], found["differences"]) == (True, True, [])
     assert "UNLOCKED" not in document["marks"] and "UNLOCKED" not in done.stdout
-    run = fake_artifact / "results" / document["run_id"]
-    assert "as locked" in (run / "summary.md").read_text()
-    assert artifact(fake_artifact, "verify", run).returncode == 0
+    folder = fake_artifact / "results" / document["run_id"]
+    assert "as locked" in (folder / "summary.md").read_text()
+    assert run("verify", folder, cwd=fake_artifact).returncode == 0
 
     # One byte of one installed file, whose name and version are as they were.
     module = tiny.site(python.parents[1]) / "foo/__init__.py"
     module.write_text(module.read_text() + "#")
-    refused = artifact(fake_artifact, *RUN, "--ws-python", python)
+    refused = run(*command, cwd=fake_artifact)
     assert refused.returncode == 3
     assert "foo: found foo/__init__.py, which was changed after it was" in refused.stderr
     assert "--unlocked-env" in refused.stderr
 
-    taken = artifact(fake_artifact, *RUN, "--ws-python", python, "--unlocked-env")
+    taken = run(*command, "--unlocked-env", cwd=fake_artifact)
     assert taken.returncode == 0, taken.stderr
     document = results(fake_artifact)
     assert other(document)["locked"] is False

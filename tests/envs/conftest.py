@@ -1,10 +1,8 @@
-"""Fixtures of the environment tests: the maker of tiny wheels, channels and artifacts."""
+"""Fixtures of the environment tests."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -12,19 +10,6 @@ from types import ModuleType
 import pytest
 
 from artifact.model.backend import Environment
-
-TINY = Path(__file__).parent.parent / "assets" / "envs" / "tiny.py"
-
-
-@pytest.fixture(scope="session")
-def tiny() -> ModuleType:
-    """tests/assets/envs/tiny.py as a module."""
-    spec = importlib.util.spec_from_file_location("envs_assets_tiny", TINY)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="session")

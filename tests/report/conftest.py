@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,17 @@ def document(name: str) -> RunResults:
     """A results document; test_base checks each against its schema, once is enough."""
     path = ASSETS / f"{name}.json"
     return load_json("results", RunResults, path.read_bytes(), str(path), trusted=True)
+
+
+def without_column(table: str, name: str) -> str:
+    """A CSV less one column."""
+    rows = list(csv.DictReader(StringIO(table)))
+    stream = StringIO()
+    columns = [column for column in rows[0] if column != name]
+    writer = csv.DictWriter(stream, columns, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
 
 
 @pytest.fixture

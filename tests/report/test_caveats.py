@@ -13,6 +13,7 @@ from artifact.report import facts, plots, tables
 from artifact.report.base import render
 from artifact.report.page import PageReport
 from artifact.report.text import summary_table
+from tests.report.conftest import without_column
 
 TORCH = "torch: expected 2.14.0, found 2.11.0"
 
@@ -119,11 +120,6 @@ def test_a_long_title_does_not_cut_off_its_remark(published, more):
 
 
 def test_a_table_of_the_first_version_has_no_remarks(published):
-    rows = list(csv.DictReader(StringIO(render(published)["summary.csv"].decode())))
-    stream = StringIO()
-    columns = [name for name in rows[0] if name != "remark"]
-    writer = csv.DictWriter(stream, columns, extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
-    chart = plots.read(stream.getvalue().encode())
+    table = without_column(render(published)["summary.csv"].decode(), "remark")
+    chart = plots.read(table.encode())
     assert chart.remarks == {} and len(chart.titles) == len(published.backends)
